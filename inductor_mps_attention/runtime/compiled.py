@@ -1,0 +1,35 @@
+"""KernelSource -> callable Metal kernel, compiled once a text in each process, also when threads race for it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+from inductor_mps_attention.codegen import KernelSource
+
+_kernels: dict[str, Any] = {}
+_locks: dict[str, threading.Lock] = {}
+_guard = threading.Lock()
+
+
+def kernel(source: KernelSource) -> Any:
+    """The compiled kernel of the text, by its digest. `torch.mps.compile_shader` keeps no cache of its own, and
+    each attribute access on its library makes a new kernel object: the object is kept, not the library."""
+    found = _kernels.get(source.digest)
+    if found is not None:
+        return found
+    with _guard:
+        lock = _locks.setdefault(source.digest, threading.Lock())
+    with lock:
+        if source.digest not in _kernels:
+            _kernels[source.digest] = getattr(torch.mps.compile_shader(source.text), source.entry)
+        return _kernels[source.digest]
+
+
+def clear() -> None:
+    """Forget all compiled kernels; the next launch of each compiles again."""
+    with _guard:
+        _kernels.clear()
+        _locks.clear()

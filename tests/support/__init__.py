@@ -1,0 +1,1 @@
+"""Inputs, oracles and error budgets that several tests share."""

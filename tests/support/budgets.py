@@ -1,0 +1,28 @@
+"""How far from float64 a result may be: relative error of the whole tensor and of its worst row.
+
+The numbers are those of the design: outputs are rounded once to their dtype, everything inside is float32.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+FORWARD = {torch.float32: 2e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}
+BACKWARD = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
+
+
+def relative_error(got: Tensor, oracle: Tensor) -> float:
+    """||got - oracle|| / ||oracle||, in float64; inf where anything is NaN that should not be."""
+    got, oracle = got.detach().cpu().double(), oracle.detach().cpu().double()
+    assert got.shape == oracle.shape, f"shape {tuple(got.shape)}, oracle {tuple(oracle.shape)}"
+    difference = (got - oracle).norm()
+    if not torch.isfinite(difference):
+        return float("inf")
+    return (difference / oracle.norm().clamp_min(1e-30)).item()
+
+
+def check(name: str, got: Tensor, oracle: Tensor, budget: float) -> None:
+    """Fails with the error and the budget."""
+    error = relative_error(got, oracle)
+    assert error <= budget, f"{name}: relative error {error:.2e}, budget {budget:.0e}"
