@@ -12,17 +12,17 @@ FORWARD = {torch.float32: 2e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}
 BACKWARD = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 
 
-def relative_error(got: Tensor, oracle: Tensor) -> float:
-    """||got - oracle|| / ||oracle||, in float64; inf where anything is NaN that should not be."""
+def relative_error(got: Tensor, oracle: Tensor, least: float = 0.0) -> float:
+    """||got - oracle|| / max(||oracle||, least), in float64; inf where anything is NaN that should not be."""
     got, oracle = got.detach().cpu().double(), oracle.detach().cpu().double()
     assert got.shape == oracle.shape, f"shape {tuple(got.shape)}, oracle {tuple(oracle.shape)}"
     difference = (got - oracle).norm()
     if not torch.isfinite(difference):
         return float("inf")
-    return (difference / oracle.norm().clamp_min(1e-30)).item()
+    return (difference / oracle.norm().clamp_min(max(least, 1e-30))).item()
 
 
-def check(name: str, got: Tensor, oracle: Tensor, budget: float) -> None:
-    """Fails with the error and the budget."""
-    error = relative_error(got, oracle)
+def check(name: str, got: Tensor, oracle: Tensor, budget: float, least: float = 0.0) -> None:
+    """Fails with the error and the budget. least: the least norm that the error is measured by."""
+    error = relative_error(got, oracle, least)
     assert error <= budget, f"{name}: relative error {error:.2e}, budget {budget:.0e}"

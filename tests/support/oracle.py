@@ -17,6 +17,9 @@ class Oracle:
     dq: Tensor
     dk: Tensor
     dv: Tensor
+    dq_uncancelled: float
+    dk_uncancelled: float
+    """Norms of what dq and dk are sums of, each term taken without its sign: they bound what rounding can leave."""
 
 
 def attention(
@@ -44,4 +47,16 @@ def attention(
     weights = scores.masked_fill(empty[:, None], 0).softmax(-1).masked_fill(empty[:, None], 0)
     out = weights @ values
     out.backward(grad_out.detach().cpu().double())
-    return Oracle(out.detach(), torch.logsumexp(scores, -1).detach(), q.grad, k.grad, v.grad)
+    grad_out = grad_out.detach().cpu().double()
+    delta = (grad_out * out).sum(-1, keepdim=True)
+    terms = (scale * weights * ((grad_out @ values.mT).abs() + delta.abs())).detach()
+    dq_terms, dk_terms = terms @ keys.detach().abs(), terms.mT @ q.detach().abs()
+    return Oracle(
+        out.detach(),
+        torch.logsumexp(scores, -1).detach(),
+        q.grad,
+        k.grad,
+        v.grad,
+        dq_terms.norm().item(),
+        dk_terms.norm().item(),
+    )
