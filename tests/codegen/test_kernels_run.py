@@ -146,6 +146,28 @@ def test_nan_and_infinity_appear_only_where_float64_has_them(which: int, value: 
                 assert torch.equal(bad, allowed), f"{name}: a NaN or infinity was swallowed"
 
 
+def test_rows_past_the_end_do_not_meet_an_infinite_key():
+    """A tile's rows past the last query are zeros, and 0 * inf is NaN: the key's own gradients must not see them."""
+    q, k, v, grad_out = attention_inputs(inputs.Shape(queries=40, keys=40, head_dim=32), torch.float32)
+    q[..., 3] = -q[..., 3].abs()
+    k[0, 1, 17, 3] = torch.inf  # its score is -inf for every query: weight 0
+    got = run([q, k, v, grad_out], scale=0.2)
+    expected = oracle.attention(q, k, v, grad_out, scale=0.2)
+    for name, of_oracle in (("out", "out"), ("grad_k", "dk"), ("grad_v", "dv")):
+        budgets.check(name, got[name], getattr(expected, of_oracle), budgets.BACKWARD[torch.float32])
+
+
+def test_a_row_whose_scores_are_all_minus_infinity_is_zero():
+    """As in scaled_dot_product_attention, whose softmax calls such a row empty."""
+    q, k, v, grad_out = attention_inputs(inputs.Shape(queries=40, keys=40, head_dim=32), torch.float32)
+    k = k.abs()
+    q[0, 1, 17, 3] = -torch.inf
+    got = run([q, k, v, grad_out], scale=0.2)
+    for name in ("out", "grad_q"):
+        assert not got[name][0, 1, 17].any(), name
+    assert got["logsumexp"][0, 1, 17] == -torch.inf
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_a_future_key_changes_no_bit_of_an_earlier_row(dtype: torch.dtype):  # pytorch#195910
     q, k, v, grad_out = attention_inputs(inputs.Shape(queries=50, keys=50, head_dim=32), dtype)

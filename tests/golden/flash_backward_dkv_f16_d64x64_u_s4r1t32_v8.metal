@@ -178,7 +178,8 @@ kernel void flash_backward_dkv_f16_d64x64_u_s4r1t32_v8(
       if (first_key >= end_key || first_key - tile_end >= upper) {
         continue;
       }
-      const bool cut = row + TILE > q_len || first_key + SIMDGROUP_ROWS > kv_len || end_key - 1 - row > upper;
+      // Keys past the end need no mask: each only makes its own gradients, which are not stored.
+      const bool cut = row + TILE > q_len || end_key - 1 - row > upper;
 
       // Not unrolled: the body alone is 32 products, and instruction caches are small.
       for (int j = 0; j < TILE_FRAGMENTS; j++) {
@@ -224,7 +225,7 @@ kernel void flash_backward_dkv_f16_d64x64_u_s4r1t32_v8(
             float gradient = exponential * (grad_weight[i].thread_elements()[e] - row_delta);
             if (cut) {
               const int key = first_key + i * 8 + lane_row;
-              const bool seen = row + query < q_len && key < kv_len && key - (row + query) <= upper;
+              const bool seen = row + query < q_len && key - (row + query) <= upper;
               exponential = seen ? exponential : 0.0f;
               gradient = seen ? gradient : 0.0f;
             }

@@ -215,7 +215,8 @@ kernel void flash_backward_dkv_f32_d32x64_l_s4r1t16_v1(
       if (first_key >= end_key || end_key - row <= lower) {
         continue;
       }
-      const bool cut = row + TILE > q_len || first_key + SIMDGROUP_ROWS > kv_len || first_key - tile_end + 1 < lower;
+      // Keys past the end need no mask: each only makes its own gradients, which are not stored.
+      const bool cut = row + TILE > q_len || first_key - tile_end + 1 < lower;
 
       // Not unrolled: the body alone is 24 products, and instruction caches are small.
       for (int j = 0; j < TILE_FRAGMENTS; j++) {
@@ -261,7 +262,7 @@ kernel void flash_backward_dkv_f32_d32x64_l_s4r1t16_v1(
             float gradient = exponential * (grad_weight[i].thread_elements()[e] - row_delta);
             if (cut) {
               const int key = first_key + i * 8 + lane_row;
-              const bool seen = row + query < q_len && key < kv_len && key - (row + query) >= lower;
+              const bool seen = row + query < q_len && key - (row + query) >= lower;
               exponential = seen ? exponential : 0.0f;
               gradient = seen ? gradient : 0.0f;
             }
