@@ -1,0 +1,33 @@
+"""The simulator's errors, and what a checked launch reports. Knows nothing of torch, compilers or kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Report:
+    """One fault of a checked launch.
+
+    `kind` is a short stable name ("race", "out_of_bounds", ...), `line` the 1-based line of the Metal source,
+    0 where no line is known, `message` one sentence for people.
+    """
+
+    kind: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.kind}: {self.message}"
+
+
+class SimulatorError(RuntimeError):
+    """Base class of the simulator's errors: the device or a shader cannot be built, installed or launched."""
+
+
+class CheckError(SimulatorError):
+    """A launch with `check="full"` has faults. `reports` holds them in the order in which they were found."""
+
+    def __init__(self, message: str, reports: tuple[Report, ...] = ()):
+        super().__init__("\n".join([message, *map(str, reports)]))
+        self.reports = reports
