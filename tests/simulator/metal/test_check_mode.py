@@ -146,6 +146,19 @@ def test_accesses_inside_library_functions_have_the_line_of_the_call():
     assert ("uninitialised", 10) in {(report.kind, report.line) for report in caught.value.reports}
 
 
+def test_an_access_in_an_inlined_function_has_its_own_line():
+    source = """inline float load(device const float* p, uint i) {
+  return p[i + 1];
+}
+kernel void k(device float* out, device const float* x, uint i [[thread_position_in_grid]]) {
+  out[i] = load(x, i);
+}
+"""
+    with pytest.raises(CheckError) as caught:
+        compile_shader(source, check="full").k(torch.zeros(4), torch.zeros(4), threads=4, group_size=4)
+    assert {(report.kind, report.line) for report in caught.value.reports} == {("out_of_bounds", 2)}
+
+
 def test_both_lines_of_a_race_are_given():
     with pytest.raises(CheckError) as caught:
         launch(FAULTS["missing second barrier"][0])

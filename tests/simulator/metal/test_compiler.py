@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from inductor_mps_attention.simulator.metal import ShaderCompileError, compile_shader, compiler
+from inductor_mps_attention.simulator.metal import ShaderCompileError, compile_shader, compiler, toolchain
 
 SOURCE = """#include <metal_stdlib>
 using namespace metal;
@@ -25,7 +25,7 @@ kernel void count(device int* out, uint i [[thread_position_in_grid]]) {
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """A cache of this test's own, with the shim header that is precompiled already."""
-    header = compiler.precompiled_shim(compiler.settings.compiler(), False)
+    header = toolchain.precompiled_shim(toolchain.settings.compiler(), False)
     monkeypatch.setenv("MPS_ATTENTION_SIMULATOR_CACHE", str(tmp_path))
     (tmp_path / "metal").mkdir()
     (tmp_path / "metal" / header.parent.name).symlink_to(header.parent)
@@ -38,9 +38,9 @@ def builds(monkeypatch):
     sources: list[str] = []
     build = compiler._build
 
-    def counted(source, *rest):
-        sources.append(source)
-        build(source, *rest)
+    def counted(request, *rest):
+        sources.append(request.source)
+        build(request, *rest)
 
     monkeypatch.setattr(compiler, "_build", counted)
     return sources

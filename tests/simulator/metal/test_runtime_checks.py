@@ -27,7 +27,8 @@ SILENT = {
         t[i] = x[i]; {BARRIER} float4 v = pool[i / 4]; {BARRIER} ((threadgroup uint*)pool)[i] = i; {BARRIER}
         out[i] = v.x + float(((threadgroup uint*)pool)[127 - i]);""",
     "the padding of a float3 is never written": f"""
-        threadgroup float3 t[128]; t[i] = float3(x[i], 1.0f, 2.0f); {BARRIER} float3 v = t[127 - i]; out[i] = v.x + v.z;""",
+        threadgroup float3 t[128]; t[i] = float3(x[i], 1.0f, 2.0f); {BARRIER}
+        float3 v = t[127 - i]; out[i] = v.x + v.z;""",
     "a struct copied whole": f"""
         struct Pair {{ float a; int b; float c[6]; }}; threadgroup Pair t[4];
         if (i < 4) {{ Pair p; p.a = 1; p.b = 2; for (int k = 0; k < 6; k++) p.c[k] = x[k]; t[i] = p; }} {BARRIER}
@@ -36,7 +37,8 @@ SILENT = {
         threadgroup float t[4]; if (lane == 0) t[sg] = 1.0f; {BARRIER}
         float v = t[sg]; float s = simd_sum(v); if (lane == 0) t[sg] = s; {BARRIER} out[i] = t[3 - sg];""",
     "columns owned by simdgroups": """
-        threadgroup float t[128]; for (int k = 0; k < 3; k++) { t[i] = float(k); simdgroup_barrier(mem_flags::mem_threadgroup);
+        threadgroup float t[128]; for (int k = 0; k < 3; k++) {
+        t[i] = float(k); simdgroup_barrier(mem_flags::mem_threadgroup);
         out[i] = t[sg * 32 + 31 - lane]; simdgroup_barrier(mem_flags::mem_threadgroup); }""",
     "pointers to private arrays": """
         float a[9]; thread float* p = a; for (int k = 0; k < 9; k++) p[k] = x[k]; float s = 0;
@@ -59,7 +61,8 @@ REPORTED = {
         {"race"},
     ),
     "a store in a later step against a read in this one": (
-        f"threadgroup float t[128]; t[i] = 0; for (int k = 0; k < 2; k++) {{ {BARRIER}\n float v = t[i ^ 64];\n t[i] = v + 1; //!\n }} out[i] = t[i];",
+        f"threadgroup float t[128]; t[i] = 0; for (int k = 0; k < 2; k++) {{ {BARRIER}\n"
+        " float v = t[i ^ 64];\n t[i] = v + 1; //!\n } out[i] = t[i];",
         {"race"},
     ),
     "a lane operation orders no write before a read": (
@@ -72,7 +75,8 @@ REPORTED = {
         {"out_of_bounds"},
     ),
     "one byte of a word is not initialised": (
-        f"threadgroup uint w[128]; threadgroup uchar* b = (threadgroup uchar*)(w + i); b[0] = 1; b[1] = 1; b[3] = 1; {BARRIER}\n"
+        "threadgroup uint w[128]; threadgroup uchar* b = (threadgroup uchar*)(w + i);"
+        f" b[0] = 1; b[1] = 1; b[3] = 1; {BARRIER}\n"
         " out[i] = float(w[i]); //!",
         {"uninitialised"},
     ),
@@ -87,11 +91,13 @@ REPORTED = {
         {"divergent_barrier"},
     ),
     "an element just below an array": (
-        f"threadgroup float low[4]; threadgroup float t[128]; low[0] = 0; t[i] = 0; {BARRIER}\n out[i] = t[int(i) - 1]; //!",
+        f"threadgroup float low[4]; threadgroup float t[128]; low[0] = 0; t[i] = 0; {BARRIER}\n"
+        " out[i] = t[int(i) - 1]; //!",
         {"out_of_bounds"},
     ),
     "a product in a part of the simdgroup": (
-        "simdgroup_float8x8 m = make_filled_simdgroup_matrix<float, 8>(1.0f); if (lane < 30)\n simdgroup_multiply(m, m, m); //!\n"
+        "simdgroup_float8x8 m = make_filled_simdgroup_matrix<float, 8>(1.0f); if (lane < 30)\n"
+        " simdgroup_multiply(m, m, m); //!\n"
         " out[i] = m.thread_elements()[0];",
         {"divergent_collective"},
     ),
@@ -118,7 +124,9 @@ def test_a_hidden_fault_is_found(name: str):
     with pytest.raises(CheckError) as caught:
         _launch(statements, "forward")
     line = next(number for number, text in enumerate(statements.split("\n"), 5) if "//!" in text)
-    assert {(report.kind, report.line) for report in caught.value.reports} >= {(kind, line) for kind in kinds}, str(caught.value)
+    assert {(report.kind, report.line) for report in caught.value.reports} >= {(kind, line) for kind in kinds}, str(
+        caught.value
+    )
 
 
 def test_a_report_counts_for_each_place_once():

@@ -114,7 +114,8 @@ def test_divergent_lanes_form_groups_of_their_own():
     """A part of the simdgroup sums, the other part shuffles; a third case is a trip count that differs by lane."""
     source = (
         HEADER
-        + """kernel void k(device float* out, uint lane [[thread_index_in_simdgroup]], uint i [[thread_position_in_grid]]) {
+        + """kernel void k(device float* out, uint lane [[thread_index_in_simdgroup]],
+              uint i [[thread_position_in_grid]]) {
   float v;
   if (lane % 2) {
     v = simd_sum(float(lane));
@@ -151,7 +152,8 @@ def test_a_lane_that_takes_no_part_reads_as_zero():
 def test_values_of_all_widths_and_vectors():
     library = compile_shader(
         HEADER
-        + """kernel void k(device float4* a, device half2* b, device ushort* c, device char* d, uint i [[thread_index_in_threadgroup]]) {
+        + """kernel void k(device float4* a, device half2* b, device ushort* c, device char* d,
+              uint i [[thread_index_in_threadgroup]]) {
   a[i] = simd_sum(a[i]);
   b[i] = simd_shuffle_xor(b[i], 1);
   c[i] = simd_max(c[i]);
@@ -165,4 +167,5 @@ def test_values_of_all_widths_and_vectors():
     library.k(*got, threads=32, group_size=32)
     torch.testing.assert_close(got[0], a.sum(0).expand(32, 4), rtol=1e-5, atol=1e-5)
     assert torch.equal(got[1], b[torch.arange(32) ^ 1])
-    assert set(got[2].tolist()) == {max(c.tolist())} and set(got[3].tolist()) == {int(d.min())}
+    assert set(got[2].tolist()) == {max(c.tolist())}
+    assert set(got[3].tolist()) == {int(d.min())}

@@ -113,7 +113,9 @@ def test_loads_and_stores_with_stride_origin_and_transpose():
     plain, turned, shifted = (torch.zeros(8, 8) for _ in range(3))
     library.k(plain, turned, shifted, a, threads=32, group_size=32)
     block = a[5:13, 3:11]
-    assert torch.equal(plain, block) and torch.equal(turned, block.T) and torch.equal(shifted, a[:8, :8].T)
+    assert torch.equal(plain, block)
+    assert torch.equal(turned, block.T)
+    assert torch.equal(shifted, a[:8, :8].T)
 
 
 def test_simdgroups_of_one_threadgroup_multiply_apart():

@@ -90,7 +90,8 @@ def test_threads_that_wait_for_ever_are_reported():
     """Half of the simdgroups at a barrier in a loop that the others have left: a hang on a GPU."""
     source = (
         HEADER
-        + """kernel void k(device float* out, uint i [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
+        + """kernel void k(device float* out, uint i [[thread_index_in_threadgroup]],
+              uint sg [[simdgroup_index_in_threadgroup]]) {
   for (uint step = 0; step < 1 + sg; step++) threadgroup_barrier(mem_flags::mem_threadgroup);
   out[i] = 1.0f;
 }
@@ -107,7 +108,8 @@ def test_simdgroups_that_wait_for_each_other_through_atomics_make_progress():
     """Threads are cooperative here: without making way, the first simdgroup would spin for ever."""
     source = (
         HEADER
-        + """kernel void k(device uint* out, uint i [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
+        + """kernel void k(device uint* out, uint i [[thread_index_in_threadgroup]],
+              uint sg [[simdgroup_index_in_threadgroup]]) {
   threadgroup atomic_uint turn;
   if (i == 0) atomic_store_explicit(&turn, 3u, memory_order_relaxed);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -143,7 +145,8 @@ def test_threadgroup_memory_starts_as_nan_in_every_threadgroup():
     """What one threadgroup left must not help the next one to a right result."""
     source = (
         HEADER
-        + """kernel void k(device float* out, uint group [[threadgroup_position_in_grid]], uint i [[thread_index_in_threadgroup]]) {
+        + """kernel void k(device float* out, uint group [[threadgroup_position_in_grid]],
+              uint i [[thread_index_in_threadgroup]]) {
   threadgroup float t[32];
   out[group * 32 + i] = t[i];
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -160,7 +163,8 @@ def test_threadgroup_memory_starts_as_nan_in_every_threadgroup():
 def test_atomics_lose_nothing(workers: int):
     source = (
         HEADER
-        + """kernel void k(device atomic_uint* count, device atomic_int* least, device atomic_int* most, device atomic_float* sum,
+        + """kernel void k(device atomic_uint* count, device atomic_int* least, device atomic_int* most,
+              device atomic_float* sum,
               device atomic_uint* bits, device atomic_uint* swapped, uint i [[thread_position_in_grid]]) {
   atomic_fetch_add_explicit(count, 2u, memory_order_relaxed);
   atomic_fetch_min_explicit(least, 50 - int(i), memory_order_relaxed);
@@ -168,7 +172,8 @@ def test_atomics_lose_nothing(workers: int):
   atomic_fetch_add_explicit(sum, 0.5f, memory_order_relaxed);
   atomic_fetch_or_explicit(bits, 1u << (i % 32), memory_order_relaxed);
   uint seen = atomic_load_explicit(swapped, memory_order_relaxed);
-  while (!atomic_compare_exchange_weak_explicit(swapped, &seen, seen + 3, memory_order_relaxed, memory_order_relaxed)) {}
+  while (!atomic_compare_exchange_weak_explicit(swapped, &seen, seen + 3, memory_order_relaxed,
+                                                memory_order_relaxed)) {}
 }
 """
     )

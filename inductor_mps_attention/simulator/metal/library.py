@@ -1,0 +1,85 @@
+"""compile_shader: Metal text -> a library whose attributes are its kernels. The simulator's
+torch.mps.compile_shader.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from .compiler import Module, Request, build_module
+from .kernel import Kernel, Schedule
+from .launch import runtime
+from .translate import ConstantValue
+from .translate_kernels import SIZE_SUFFIX
+
+
+class ShaderLibrary:
+    """The kernels of one Metal text, as attributes and as items by their host names; iteration gives the
+    names.
+    """
+
+    def __init__(self, module: Module, schedule: Schedule):
+        runtime()
+        library = ctypes.CDLL(str(module.library))
+        self._module = module
+        self._kernels: dict[str, Kernel] = {}
+        for entry in module.entries:
+            address = ctypes.cast(getattr(library, entry.symbol), ctypes.c_void_p).value
+            assert address is not None
+            size = getattr(library, entry.symbol + SIZE_SUFFIX)()
+            self._kernels[entry.name] = Kernel(entry, module, address, size, schedule)
+
+    def __getattr__(self, name: str) -> Kernel:
+        kernels = self.__dict__.get("_kernels", {})
+        if name not in kernels:
+            raise AttributeError(f"no kernel {name!r} in this Metal text; it has {', '.join(kernels)}")
+        kernel: Kernel = kernels[name]
+        return kernel
+
+    def __getitem__(self, name: str) -> Kernel:
+        if name not in self._kernels:
+            raise KeyError(name)
+        return self._kernels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._kernels]
+
+
+def compile_shader(
+    source: str,
+    *,
+    function_constants: Mapping[int | str, ConstantValue] | None = None,
+    include_dirs: Sequence[str] = (),
+    defines: Sequence[str] = (),
+    check: Literal["off", "full"] = "off",
+    strict: bool = True,
+    order: str = "forward",
+    workers: int | None = None,
+) -> ShaderLibrary:
+    """Compiles a Metal text for the CPU. Raises ShaderCompileError with the line of the text.
+
+    `function_constants` gives values by index or by name; a constant without a value is undefined, as Metal
+    calls it. `include_dirs` are folders of further headers (torch's <c10/metal/...> are always found),
+    `defines` are macros, as "NAME" or "NAME=value".
+
+    With `check="full"` launches run on isolated copies of their buffers, on one core, with every access
+    checked, and a fault raises CheckError. `strict` refuses what this compiler accepts and Apple's does not,
+    as far as tokens show it.
+
+    `order` says how threads take turns: "forward", "reverse" or "random:seed". `workers` is the number of
+    cores to use; by default all, and one for a text with atomics, so that results are the same each time.
+    """
+    if check not in ("off", "full"):
+        raise ValueError(f"check is {check!r}; it is 'off' or 'full'")
+    schedule = Schedule.parse(order, workers)
+    constants = dict(function_constants or {})
+    request = Request(source, constants, tuple(include_dirs), tuple(defines), check == "full", strict)
+    return ShaderLibrary(build_module(request), schedule)

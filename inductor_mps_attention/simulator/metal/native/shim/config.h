@@ -1,0 +1,24 @@
+// Attributes used all over the shim.
+#pragma once
+#include "../abi.h"
+
+#if defined(__aarch64__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+#error "Metal's half needs _Float16, which C++ has on aarch64 from g++ 13 on, or in clang"
+#endif
+
+// Library functions are part of their caller, as on a GPU: an access inside one is attributed to the user's line.
+#define MSL_INLINE inline __attribute__((always_inline))
+
+// The body of a lane operation: it reads and writes the operands of other lanes, which is no access of the kernel.
+#define MSL_OPERATION __attribute__((noinline, no_sanitize("thread")))
+
+#if defined(__SANITIZE_THREAD__)
+#define MSL_CHECK 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MSL_CHECK 1
+#endif
+#endif
+#ifndef MSL_CHECK
+#define MSL_CHECK 0
+#endif

@@ -1,0 +1,15 @@
+// <metal_uniform>: a value that is the same in all threads. It is just a value here.
+#pragma once
+#include "scalars.h"
+
+namespace metal {
+
+template <class T>
+using uniform = T;
+
+template <class T>
+MSL_INLINE T make_uniform(T value) {
+    return value;
+}
+
+}  // namespace metal

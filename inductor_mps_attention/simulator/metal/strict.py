@@ -1,0 +1,78 @@
+"""Rules of Apple's Metal compilers, 3.1 to 4.1, that a C++ compiler on the CPU does not enforce: those that
+tokens show.
+
+Address spaces, which need types, are not checked here. Each rule has an id, so that a report can be looked up
+and a test can name it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import ShaderCompileError
+from .source import Source
+from .tokens import WORD
+
+# Word -> (rule, reason).
+_WORDS = {
+    **dict.fromkeys(("goto", "new", "delete", "virtual", "thread_local", "register"), ("L3", "is not part of Metal")),
+    **dict.fromkeys(("dynamic_cast", "typeid", "catch", "noexcept"), ("L3", "is not part of Metal")),
+    **dict.fromkeys(("co_await", "co_return", "co_yield"), ("L3", "is not part of Metal")),
+}
+# What may stand before a subscript; before anything else `[` opens a lambda.
+_SUBSCRIPTED = {")", "]", ">", "}", "this"}
+_PRIVATE_PREFIXES = ("__metal_", "air.")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One broken rule: its id, the line of the Metal text, and a sentence."""
+
+    rule: str
+    line: int
+    message: str
+
+
+def violations(source: Source) -> list[Violation]:
+    """The broken rules of a text, in its order."""
+    found = []
+    for index, token in enumerate(source.tokens):
+        rule = _broken_rule(source, index, token.text, token.kind == WORD)
+        if rule is not None:
+            found.append(Violation(rule[0], token.line, rule[1]))
+    return found
+
+
+def refuse_violations(source: Source) -> None:
+    """Raises ShaderCompileError with the first broken rule, and how many there are."""
+    found = violations(source)
+    if found:
+        first = found[0]
+        more = f" ({len(found)} violations in all)" if len(found) > 1 else ""
+        raise ShaderCompileError(f"{first.message}{more} [strict {first.rule}]", first.line)
+
+
+def _broken_rule(source: Source, index: int, text: str, is_word: bool) -> tuple[str, str] | None:
+    if not is_word:
+        return _lambda(source, index) if text == "[" else None
+    if text in _WORDS:
+        rule, reason = _WORDS[text]
+        return rule, f"'{text}' {reason}"
+    if text == "long" and source.text(index + 1) in ("long", "double"):
+        return "L4", f"'long {source.text(index + 1)}' does not exist in Metal: long has 64 bits"
+    if text == "std" and source.text(index + 1) == "::":
+        return "L3", "the C++ standard library does not exist in Metal"
+    if text.startswith(_PRIVATE_PREFIXES):
+        return "L10", f"'{text}' is private to Apple's own headers and changes between versions"
+    return None
+
+
+def _lambda(source: Source, index: int) -> tuple[str, str] | None:
+    """A lambda's `[`: neither an attribute, nor behind something that can be indexed or declared as an array."""
+    before = source.text(index - 1)
+    attribute = source.is_attribute(index) or source.is_attribute(index - 1)
+    if attribute or (source.is_word(index - 1) and before != "return") or before in _SUBSCRIPTED:
+        return None
+    if source.text(source.partner[index] + 1) not in ("(", "{"):
+        return None
+    return "L1", "lambdas do not exist before Metal 3.2"
