@@ -7,7 +7,7 @@ refuse both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import GraphModule
@@ -37,8 +37,7 @@ def mps_attention(
     if ours.inner == "eager":
         return graph_module.forward
     compile_inner = torch._dynamo.lookup_backend(ours.inner)
-    compiled: Compiled = compile_inner(graph_module, list(example_inputs))
-    return compiled
+    return cast(Compiled, compile_inner(graph_module, list(example_inputs)))
 
 
 def _mode_options(mode: str | None) -> dict[str, Any]:
@@ -56,5 +55,4 @@ def _compile_inductor(
 
     passes = inductor_options.get("pre_grad_custom_pass", inductor_config.pre_grad_custom_pass)
     patches = inductor_options | {"pre_grad_custom_pass": beside(passes, fusion_pass.FusionPass(ours))}
-    compiled: Compiled = compile_fx(graph_module, list(example_inputs), config_patches=patches)
-    return compiled
+    return cast(Compiled, compile_fx(graph_module, list(example_inputs), config_patches=patches))

@@ -12,8 +12,12 @@ A mask that is a provable band (causal, sliding window) counts as maskless; one 
 """
 
 from __future__ import annotations
-import dataclasses, importlib, pkgutil
-from typing import Any, Callable
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
 
 
 @dataclasses.dataclass

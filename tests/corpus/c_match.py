@@ -1,7 +1,11 @@
 """Code that IS plain attention."""
 
 import math
-import torch, torch.nn as nn, torch.nn.functional as F
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
 from . import case
 
 B, H, S, D = 2, 4, 24, 16

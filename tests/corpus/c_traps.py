@@ -1,9 +1,11 @@
 """Code that looks like attention but must NOT be replaced by the maskless, dropoutless kernel."""
 
-import math
-import torch, torch.nn as nn, torch.nn.functional as F
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
 from . import case
-from .c_match import B, H, S, D, qkv, x_, SdpaBlock, TimmAttn, hf_eager, MinGPTNoMask
+from .c_match import B, D, H, S, SdpaBlock, hf_eager, qkv, x_
 
 
 def m_(dev, dt, shape=(B, 1, S, S)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -74,7 +75,7 @@ def test_all_four_kernels_pass_check_mode(dtype: torch.dtype, upper: int | None)
 
 
 def test_a_wrong_scale_in_the_matcher_is_seen_by_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from inductor_mps_attention.matching import rewrite
+    from inductor_mps_attention.matching import proof
 
     q, k, v = (torch.randn(1, 2, 33, 32, device="mps") for _ in "qkv")
     exact = F.scaled_dot_product_attention(*(t.cpu().double() for t in (q, k, v)), scale=0.3)
@@ -85,8 +86,13 @@ def test_a_wrong_scale_in_the_matcher_is_seen_by_the_numbers(monkeypatch: pytest
         return torch.compile(fn, backend="mps_attention")(q, k, v)
 
     budgets.check("out", compiled(), exact, budgets.FORWARD[torch.float32])
-    true_scale = rewrite.operator_scale
-    monkeypatch.setattr(rewrite, "operator_scale", lambda match: true_scale(match) * 1.001)
+    resolve = proof.resolve_scale
+
+    def slightly_wrong(candidate, head_dim):
+        scale = resolve(candidate, head_dim)
+        return dataclasses.replace(scale, number=scale.number * 1.001)
+
+    monkeypatch.setattr(proof, "resolve_scale", slightly_wrong)
     with pytest.raises(AssertionError, match="relative error"):
         budgets.check("out", compiled(), exact, budgets.FORWARD[torch.float32])
     assert ima.stats()["fused"] == 2
