@@ -22,7 +22,7 @@ demo: $(READY)
 	$(SIMULATED) $(BIN)/python -m inductor_mps_attention demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -13,6 +13,9 @@ import torch
 
 from inductor_mps_attention import simulator
 
+# Test processes run side by side; the simulated kernels have their own threads.
+torch.set_num_threads(1)
+
 if not torch.backends.mps.is_available():
     simulator.install()
 

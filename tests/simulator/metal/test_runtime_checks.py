@@ -27,8 +27,8 @@ SILENT = {
         t[i] = x[i]; {BARRIER} float4 v = pool[i / 4]; {BARRIER} ((threadgroup uint*)pool)[i] = i; {BARRIER}
         out[i] = v.x + float(((threadgroup uint*)pool)[127 - i]);""",
     "the padding of a float3 is never written": f"""
-        threadgroup float3 t[128]; t[i] = float3(x[i], 1.0f, 2.0f); {BARRIER}
-        float3 v = t[127 - i]; out[i] = v.x + v.z;""",
+        threadgroup float3 t[128]; threadgroup float3 u[128]; t[i] = float3(x[i], 1.0f, 2.0f); {BARRIER}
+        u[i] = t[127 - i]; {BARRIER} out[i] = u[i ^ 64].x + u[i ^ 64].z;""",
     "a struct copied whole": f"""
         struct Pair {{ float a; int b; float c[6]; }}; threadgroup Pair t[4];
         if (i < 4) {{ Pair p; p.a = 1; p.b = 2; for (int k = 0; k < 6; k++) p.c[k] = x[k]; t[i] = p; }} {BARRIER}
@@ -56,6 +56,15 @@ SILENT = {
 }
 
 REPORTED = {
+    "one thread writes what all threads read": (
+        f"threadgroup float t[4]; t[i % 4] = 0; {BARRIER} float v = t[0];\n if (i == 70) t[0] = v + 1; //!\n out[i] = v;",
+        {"race"},
+    ),
+    "halves in an array of floats, not all written": (
+        "threadgroup float pool[64]; threadgroup half* t = (threadgroup half*)pool;"
+        f" if (i != 5) t[i] = half(x[i]); {BARRIER}\n out[i] = float(t[i ^ 33]); //!",
+        {"uninitialised"},
+    ),
     "a different value after the same value": (
         "out[0] = 7.0f; out[1] = float(i / 64); //!",
         {"race"},
