@@ -4,11 +4,6 @@ TORCH ?= torch==2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
-ifeq ($(shell uname -s),Linux)
-# No Metal device here: the simulated one takes its place.
-SIMULATED := MPS_ATTENTION_SIMULATOR=1
-endif
-
 .PHONY: demo test lint typecheck clean
 .DEFAULT_GOAL := test
 
@@ -19,7 +14,7 @@ $(READY): pyproject.toml
 	touch $(READY)
 
 demo: $(READY)
-	$(SIMULATED) $(BIN)/python -m inductor_mps_attention demo
+	$(BIN)/python -m inductor_mps_attention demo
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .matching.site import Site
@@ -56,9 +57,9 @@ class Report:
 
 
 def _row(site: Site) -> tuple[str, ...]:
-    verdict = "fused" if site.fused else "declined"
+    verdict, location = "fused" if site.fused else "declined", _short(site.location)
     if site.spec is None:
-        return verdict, site.kind, "-", "-", site.location
+        return verdict, site.kind, "-", "-", location
     spec = site.spec
     heads = (
         str(spec.heads)
@@ -67,4 +68,10 @@ def _row(site: Site) -> tuple[str, ...]:
     )
     dims = str(spec.qk_head_dim) if spec.qk_head_dim == spec.v_head_dim else f"{spec.qk_head_dim}/{spec.v_head_dim}"
     shape = f"{spec.batch} {heads} {spec.q_len} {spec.kv_len} {dims} {str(spec.dtype).removeprefix('torch.')}"
-    return verdict, site.kind, shape, str(spec.band), site.location
+    return verdict, site.kind, shape, str(spec.band), location
+
+
+def _short(location: str) -> str:
+    """A path as a person knows it: from site-packages or from the working directory on, where it lies there."""
+    _, installed, module = location.rpartition("site-packages/")
+    return module if installed else location.removeprefix(f"{Path.cwd()}/")

@@ -57,7 +57,8 @@ SILENT = {
 
 REPORTED = {
     "one thread writes what all threads read": (
-        f"threadgroup float t[4]; t[i % 4] = 0; {BARRIER} float v = t[0];\n if (i == 70) t[0] = v + 1; //!\n out[i] = v;",
+        f"threadgroup float t[4]; t[i % 4] = 0; {BARRIER} float v = t[0];\n"
+        " if (i == 70) t[0] = v + 1; //!\n out[i] = v;",
         {"race"},
     ),
     "halves in an array of floats, not all written": (
