@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -84,6 +89,39 @@ def test_a_thousand_threads_with_large_private_arrays():
     j = torch.arange(1024)
     expected = torch.stack([((j ^ i) * (j % 7)).sum() for i in range(1024)]).float()
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=0)
+
+
+def test_a_forked_child_can_launch_again():
+    """OS threads that helped with earlier launches do not exist in a child; waiting for them would hang it."""
+    library = compile_shader(TREE_SUM, workers=2)
+    x, out = torch.randn(8 * 256), torch.zeros(8 * 256)
+    library.k(out, x, threads=8 * 256, group_size=256)
+    child = os.fork()
+    if child == 0:
+        again = torch.zeros(8 * 256)
+        library.k(again, x, threads=8 * 256, group_size=256)
+        os._exit(0 if torch.equal(again, out) else 1)
+    deadline = time.monotonic() + 20
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended == (0, 0):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert ended == (child, 0)
+
+
+def test_launches_from_several_threads_at_once():
+    library = compile_shader(TREE_SUM, workers=2)
+    x, out = torch.randn(8 * 256), torch.zeros(8 * 256)
+    library.k(out, x, threads=8 * 256, group_size=256)
+
+    def launch(_: int) -> bool:
+        again = torch.zeros(8 * 256)
+        library.k(again, x, threads=8 * 256, group_size=256)
+        return torch.equal(again, out)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(launch, range(40)))
 
 
 def test_threads_that_wait_for_ever_are_reported():
