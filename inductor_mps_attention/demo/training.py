@@ -140,7 +140,7 @@ def train(
         inputs, targets = random_windows(tokens, settings.batch, settings.length, seed=step)
         loss = next_character_loss(call(inputs.to(device)), targets.to(device))
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
         losses.append(loss.item())
         progress.advance(f"loss {losses[-1]:.4f}")

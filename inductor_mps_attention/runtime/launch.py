@@ -43,7 +43,7 @@ def launch(
     if 0 in threads:
         return None
     buffers = [tensors[buffer.name] for buffer in planned.buffers]
-    values = {**sizes, "lower": lower, "upper": upper}
+    values = sizes | {name: bound for name, bound in (("lower", lower), ("upper", upper)) if bound is not None}
     for buffer, tensor in zip(planned.buffers, buffers, strict=True):
         if buffer.strided:
             values.update(_outer_strides(buffer.name, tensor))

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from inductor_mps_attention.codegen import Problem, Role, launch_grid, pack, plan, render
 
 import inductor_mps_attention as ima
-from inductor_mps_attention import runtime, simulator
+from inductor_mps_attention import simulator
 from inductor_mps_attention.operators import flash_backward, flash_forward
 from tests.support import budgets, oracle
 from tests.support.inputs import Shape, make
@@ -65,13 +65,9 @@ def test_each_barrier_of_the_forward_kernel_is_needed_and_its_loss_is_reported()
 def test_all_four_kernels_pass_check_mode(dtype: torch.dtype, upper: int | None) -> None:
     """Races, bounds, uninitialised reads, divergent barriers: none, on ragged lengths and several tiles."""
     q, k, v, grad_out = make(Shape(heads=4, kv_heads=2, queries=75, keys=100), dtype, layout="packed")
-    runtime.clear()
-    try:
-        with simulator.options(check="full", poison=True):
-            out, logsumexp = flash_forward(q, k, v, None, 0.125, None, upper)
-            flash_backward(grad_out, q, k, v, out, logsumexp, None, 0.125, None, upper, [True, True, True])
-    finally:
-        runtime.clear()
+    with simulator.options(check="full", poison=True):
+        out, logsumexp = flash_forward(q, k, v, None, 0.125, None, upper)
+        flash_backward(grad_out, q, k, v, out, logsumexp, None, 0.125, None, upper, [True, True, True])
 
 
 def test_a_wrong_scale_in_the_matcher_is_seen_by_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

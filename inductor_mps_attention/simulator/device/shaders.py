@@ -42,8 +42,8 @@ def options(
     """Options of the simulated device, for all threads, until the block ends.
 
     poison           fresh device memory is filled with 0xFF bytes: NaN in floating point, -1 in integers
-    check            how launches of shaders that are compiled in the block are checked, also after the block;
-                     Inductor compiles its shaders at the first call of a compiled function
+    check            how launches in the block are checked, also those of shaders that were compiled before it: a
+                     launch under other options compiles its shader again
     check_only       the sources that `check` is for, by their text; None: all. PyTorch's own kernels store
                      the same value from several threads, which a check may report
     compile_options  further keywords of `simulator.compile_shader`
@@ -72,12 +72,65 @@ def reset_shaders() -> None:
         _sources.clear()
 
 
-def compile_for_device(source: str) -> Any:
+def compile_for_device(source: str) -> DeviceLibrary:
     """What `torch.mps.compile_shader` returns: a library whose attributes are the kernels."""
-    from inductor_mps_attention.simulator.metal import compile_shader
-
     with _lock:
         _sources.append(source)
-    active = _options
-    checked = active.check_only is None or active.check_only(source)
-    return compile_shader(source, check=active.check if checked else "off", **active.compile_options)
+    return DeviceLibrary(source)
+
+
+class DeviceLibrary:
+    """The kernels of one text, as attributes. Callers keep kernels; so options are looked at when one is launched."""
+
+    def __init__(self, source: str):
+        self._source = source
+        self._compiled: list[tuple[Options, Any]] = []
+        self._under(_options)
+
+    def __getattr__(self, name: str) -> DeviceKernel:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        getattr(self._under(_options), name)  # raises for a name that is no kernel
+        return DeviceKernel(self, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._under(_options))
+
+    def _under(self, active: Options) -> Any:
+        """The compiled library for these options."""
+        for options_then, library in self._compiled:
+            if options_then is active:
+                return library
+        library = self._compile(active)
+        self._compiled.append((active, library))
+        return library
+
+    def _compile(self, active: Options) -> Any:
+        from inductor_mps_attention.simulator.metal import compile_shader
+
+        checked = active.check_only is None or active.check_only(self._source)
+        return compile_shader(self._source, check=active.check if checked else "off", **active.compile_options)
+
+
+class DeviceKernel:
+    """One kernel of a DeviceLibrary: called as `torch.mps`'s are, with the attributes of the Metal engine's."""
+
+    def __init__(self, library: DeviceLibrary, name: str):
+        self._library, self._name = library, name
+        self._options: Options | None = None
+        self._kernel: Any = None
+
+    def __call__(self, *args: Any, **keywords: Any) -> None:
+        self._current()(*args, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._current(), name)
+
+    def _current(self) -> Any:
+        active = _options
+        if self._options is not active:
+            self._kernel = getattr(self._library._under(active), self._name)
+            self._options = active
+        return self._kernel

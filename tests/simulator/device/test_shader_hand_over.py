@@ -41,6 +41,30 @@ def test_inductor_compiles_and_launches_on_device_memory(engine):
     assert "kernel void generated_kernel" in simulator.shaders()[0]
 
 
+RACE = """
+#include <metal_stdlib>
+using namespace metal;
+kernel void swap(device float* x, uint i [[thread_position_in_grid]]) { x[i] = x[63 - i]; }
+"""
+
+
+def test_a_kernel_that_was_compiled_before_is_checked_in_the_block_and_only_there():
+    """Callers keep their kernels: a check that only new kernels get would pass without checking anything."""
+    kernel = torch.mps.compile_shader(RACE).swap
+    x = torch.arange(64.0, device="mps")
+    kernel(x)
+    with simulator.options(check="full"), pytest.raises(simulator.CheckError) as caught:
+        kernel(x)
+    assert {report.kind for report in caught.value.reports} == {"race"}
+    kernel(x)
+    assert kernel.max_threads_per_threadgroup == 1024
+
+
+def test_a_name_that_is_no_kernel_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="swap"):
+        torch.mps.compile_shader(RACE).swop  # noqa: B018
+
+
 def test_options_hold_in_the_block_and_end_with_it(engine):
     with simulator.options(check="full", strict=False):
         torch.mps.compile_shader(SOURCE)
