@@ -1,5 +1,7 @@
 """Code that IS plain attention."""
 
+# ruff: noqa: N805 - public code names it `s`, `m`, `x` as its authors do
+
 import math
 
 import torch
@@ -289,7 +291,7 @@ def ldm_attnblock(dev, dt):
     return f, qkv(dev, dt, (B, 16, 5, 5))
 
 
-# ---- model families ---------------------------------------------------------------------------------------------------
+# ---- model families
 class MinGPTNoMask(nn.Module):
     def __init__(s):
         super().__init__()

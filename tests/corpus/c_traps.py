@@ -1,5 +1,7 @@
 """Code that looks like attention but must NOT be replaced by the maskless, dropoutless kernel."""
 
+# ruff: noqa: N805 - public code names it `s`, `m`, `x` as its authors do
+
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
