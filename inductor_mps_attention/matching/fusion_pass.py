@@ -17,6 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ..config import Options
 from ..errors import Declined, Reason, Rejection
+from .bodies import bodies, waits_for_parent
 from .builder import Builder
 from .candidate import Candidate
 from .dump import dumped
@@ -40,8 +41,17 @@ class FusionPass(CustomGraphPass):
         self.options, self.device_types = options, device_types
 
     def __call__(self, graph: Graph) -> None:
-        """Rewrites in place. Raises Declined, or our own failure, with `strict`."""
-        _recorder.record(fuse(graph, self.options, self.device_types))
+        """Rewrites in place, bodies included. Raises Declined, or our own failure, with `strict`."""
+        if not waits_for_parent(graph):
+            _recorder.record(self._fuse_tree(graph))
+
+    def _fuse_tree(self, graph: Graph, refusal: str | None = None) -> list[Site]:
+        sites = fuse(graph, self.options, self.device_types, refusal)
+        for body in bodies(graph):
+            if waits_for_parent(body.module.graph):  # the others had a turn of their own
+                sites += self._fuse_tree(body.module.graph, refusal or body.refusal)
+                body.module.recompile()
+        return sites
 
     def uuid(self) -> bytes:
         """Covers everything that decides the result: the package's sources and templates, torch, the options."""
@@ -55,17 +65,23 @@ def run(
     *,
     count: bool = True,
 ) -> list[Site]:
-    """The pass on a module and on all graph modules inside it, for backends other than Inductor.
+    """The pass on a module and on all bodies that its graph calls, for backends other than Inductor.
 
     `count`: enter the totals.
     """
-    sites: list[Site] = []
-    for _, module in graph_module.named_modules():
-        if isinstance(module, GraphModule):
-            sites += fuse(module.graph, options, device_types)
-            module.recompile()
+    sites = _fuse_module(graph_module, options, device_types, None)
     if count:
         _recorder.record(sites)
+    return sites
+
+
+def _fuse_module(
+    module: GraphModule, options: Options, device_types: tuple[str, ...], refusal: str | None
+) -> list[Site]:
+    sites = fuse(module.graph, options, device_types, refusal)
+    for body in bodies(module.graph):
+        sites += _fuse_module(body.module, options, device_types, refusal or body.refusal)
+    module.recompile()
     return sites
 
 
@@ -85,13 +101,23 @@ def recording() -> AbstractContextManager[list[Site]]:
     return _recorder.recording()
 
 
-def fuse(graph: Graph, options: Options, device_types: tuple[str, ...]) -> list[Site]:
-    """One Site per attention of the graph, in graph order. Rewrites in place, and dumps if `dump_dir` is given."""
-    return dumped(graph, options.dump_dir, lambda: _fuse(graph, options, device_types))
+def fuse(graph: Graph, options: Options, device_types: tuple[str, ...], refusal: str | None = None) -> list[Site]:
+    """One Site per attention of the graph, in graph order. Rewrites in place, and dumps if `dump_dir` is given.
+
+    refusal: why nothing in this graph may be fused, or None.
+    """
+    try:
+        context = Context.of(graph, options, device_types, refusal)
+    except Exception as error:  # any failure of ours must leave the user's graph alone; strict re-raises
+        if options.strict:
+            raise
+        _warn(error, "a graph")
+        return []
+    return dumped(graph, options.dump_dir, lambda: _fuse(context))
 
 
-def _fuse(graph: Graph, options: Options, device_types: tuple[str, ...]) -> list[Site]:
-    context = Context.of(graph, options, device_types)
+def _fuse(context: Context) -> list[Site]:
+    graph, options = context.graph, context.options
     verdicts = list(_judge_all(context))
     if options.strict:
         _raise_on_decline(verdicts)
@@ -111,17 +137,19 @@ def _raise_on_decline(verdicts: list[Verdict]) -> None:
 
 def _judge_all(context: Context) -> Iterator[Verdict]:
     for node in context.graph.nodes:
-        found = candidate_at(node)
-        if found is None:
-            continue
-        candidate, softmax = found
+        candidate = None
         try:
-            yield judge(candidate, softmax, context)
-        except Exception as error:  # any failure of ours must leave the user's graph alone; strict re-raises
+            found = candidate_at(node)
+            if found is not None:
+                candidate, softmax = found
+                yield judge(candidate, softmax, context)
+        except Exception as error:  # see fuse
             if context.options.strict:
                 raise
-            candidate.findings.add(_internal(error, node))
-            yield Verdict(candidate, None, None)
+            internal = _internal(error, node)
+            if candidate is not None:
+                candidate.findings.add(internal)
+                yield Verdict(candidate, None, None)
 
 
 @dataclass
@@ -144,6 +172,7 @@ def _replace(graph: Graph, verdicts: list[Verdict], options: Options) -> set[Nod
     """Puts the operators in; returns the anchors that were left alone after all."""
     left: set[Node] = set()
     done: list[Replacement] = []
+    placed: list[Verdict] = []
     for verdict in verdicts:
         anchor, findings = verdict.candidate.anchor, verdict.candidate.findings
         if not _fuel.take(options.fuel):
@@ -153,7 +182,8 @@ def _replace(graph: Graph, verdicts: list[Verdict], options: Options) -> set[Nod
             continue
         try:
             done.append(_insert(graph, verdict))
-        except Exception as error:  # see _judge_all
+            placed.append(verdict)
+        except Exception as error:  # see fuse
             _take_back(verdict)
             if options.strict:
                 for replacement in reversed(done):
@@ -161,8 +191,14 @@ def _replace(graph: Graph, verdicts: list[Verdict], options: Options) -> set[Nod
                 raise
             findings.add(_internal(error, anchor))
             left.add(anchor)
-    if done:
+    try:
         _commit(graph, done)
+    except Exception as error:  # see fuse
+        if options.strict:
+            raise
+        for verdict in placed:
+            verdict.candidate.findings.add(_internal(error, verdict.candidate.anchor))
+            left.add(verdict.candidate.anchor)
     return left
 
 
@@ -218,11 +254,13 @@ def _erase(graph: Graph, old: Iterable[Node]) -> None:
 
 
 def _internal(error: Exception, node: Node) -> Rejection:
-    text = "".join(traceback.format_exception(error))
-    warnings.warn(
-        f"mps_attention: matching failed at {location(node)}; this attention is left alone.\n{text}", stacklevel=2
-    )
+    _warn(error, f"the attention at {location(node)}")
     return Rejection(Reason.INTERNAL, f"{type(error).__name__}: {error}", node.name)
+
+
+def _warn(error: Exception, what: str) -> None:
+    text = "".join(traceback.format_exception(error))
+    warnings.warn(f"mps_attention: matching failed, {what} is left alone.\n{text}", stacklevel=2)
 
 
 def _site(verdict: Verdict, failed: set[Node]) -> Site:

@@ -33,7 +33,10 @@ from .weights import trace_weights
 
 @dataclass
 class Context:
-    """One graph, as it was before any rewrite. `reader` remembers each mask, which many layers share."""
+    """One graph, as it was before any rewrite. `reader` remembers each mask, which many layers share.
+
+    `refusal`: why nothing in this graph may be fused, or None.
+    """
 
     graph: Graph
     options: Options
@@ -41,11 +44,14 @@ class Context:
     positions: flow.Positions
     nested: dict[Node, int]
     reader: MaskReader
+    refusal: str | None = None
 
     @classmethod
-    def of(cls, graph: Graph, options: Options, device_types: tuple[str, ...]) -> Context:
+    def of(
+        cls, graph: Graph, options: Options, device_types: tuple[str, ...], refusal: str | None = None
+    ) -> Context:
         positions = {node: place for place, node in enumerate(graph.nodes)}
-        return cls(graph, options, device_types, positions, nested_regions(graph), MaskReader(graph))
+        return cls(graph, options, device_types, positions, nested_regions(graph), MaskReader(graph), refusal)
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,8 @@ def conclude(candidate: Candidate, context: Context) -> Verdict:
         findings.no(
             Reason.REGION, "inside torch.func.grad, jvp or vmap, where an operator does not nest", candidate.anchor
         )
+    if context.refusal is not None:
+        findings.no(Reason.REGION, context.refusal, candidate.anchor)
     if not candidate.complete:
         _guard(candidate, context, None, FULL)
         return Verdict(candidate, None, None)
