@@ -1,13 +1,14 @@
 """Metal text of the attention kernels: Problem -> KernelPlan | Rejected -> KernelSource. Imports no torch."""
 
 from .limits import APPLE, DeviceLimits
-from .params import Buffer, Parameter, pack
-from .plan import KernelPlan, Rejected, launch_grid, plan, supported
+from .params import Buffer, Parameter, pack, vector_loaded
+from .plan import VECTOR_BYTES, KernelPlan, Rejected, launch_grid, plan, supported
 from .problem import Problem, Role
 from .render import KernelSource, render
 
 __all__ = [
     "APPLE",
+    "VECTOR_BYTES",
     "Buffer",
     "DeviceLimits",
     "KernelPlan",
@@ -21,4 +22,5 @@ __all__ = [
     "plan",
     "render",
     "supported",
+    "vector_loaded",
 ]

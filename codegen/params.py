@@ -53,6 +53,12 @@ _OUTPUTS = {
     Role.BACKWARD_DQ: ("grad_q",),
     Role.BACKWARD_DKV: ("grad_k", "grad_v"),
 }
+_STAGED = {
+    Role.FORWARD: ("k", "v"),
+    Role.BACKWARD_DELTA: (),
+    Role.BACKWARD_DQ: ("k", "v"),
+    Role.BACKWARD_DKV: ("q", "grad_out"),
+}
 _ROW_STATISTICS = ("logsumexp", "delta")
 _SIZES_READ = {
     Role.FORWARD: ("heads", "kv_heads", "q_len", "kv_len"),
@@ -60,6 +66,11 @@ _SIZES_READ = {
     Role.BACKWARD_DQ: ("heads", "kv_heads", "q_len", "kv_len"),
     Role.BACKWARD_DKV: ("heads", "kv_heads", "q_len", "kv_len"),
 }
+
+
+def vector_loaded(role: Role) -> tuple[str, ...]:
+    """The tensors that the role stages by vector loads: `Problem.aligned` is about these alone."""
+    return _STAGED[role]
 
 
 def buffers(role: Role, dtype: DType, *, logsumexp: bool) -> tuple[Buffer, ...]:
@@ -94,9 +105,9 @@ def pack(plan: KernelPlan, values: Mapping[str, int]) -> list[int]:
     negative size or one beyond MAX_LENGTH.
     """
     names = [parameter.name for parameter in plan.parameters]
-    missing = [name for name in names if name not in values]
-    unknown = [name for name in values if name not in names]
-    if missing or unknown:
+    if values.keys() != set(names):
+        missing = [name for name in names if name not in values]
+        unknown = [name for name in values if name not in names]
         raise ValueError(f"parameters of {plan.entry}: missing {missing}, unknown {unknown}")
     return [_checked(name, values[name]) for name in names]
 

@@ -49,6 +49,6 @@ class Problem:
     has_upper: bool = False
     """Whether the band is bounded above (causal); the bound itself is a run-time integer."""
     aligned: bool = False
-    """Whether base addresses and outer strides of all inputs are multiples of 16 bytes: vector loads."""
+    """Whether base addresses and outer strides of `vector_loaded(role)` are multiples of 16 bytes: vector loads."""
     key_mask: bool = False
     """Whether keys are masked by a boolean tensor; no kernel has it."""

@@ -7,7 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from .errors import UnsupportedAttention
 from .operators import flash_forward
+from .operators.transforms import functorch_differentiates
 from .spec import CAUSAL, FULL
 
 
@@ -34,16 +36,35 @@ def flash_attention(
     and UnsupportedAttention where no kernel exists.
     """
     q, k, v = _autocast(q, k, v)
-    if q.dim() < 3 or not q.dim() == k.dim() == v.dim():
-        raise ValueError(f"q, k and v must have the same 3 or more dims, got {q.dim()}, {k.dim()} and {v.dim()}")
-    if not enable_gqa and q.shape[-3] != k.shape[-3]:
-        raise ValueError(f"q has {q.shape[-3]} heads and k {k.shape[-3]}: different numbers need enable_gqa=True")
+    _check_call(q, k, v, scale, enable_gqa)
     lead = q.shape[:-3]
-    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    if scale is None:
+        scale = 1.0 / math.sqrt(q.shape[-1])
     band = CAUSAL if is_causal else FULL
     out, logsumexp = flash_forward(*map(_four_dims, (q, k, v)), None, scale, band.lower, band.upper)
     out, logsumexp = out.reshape(*lead, *out.shape[1:]), logsumexp.reshape(*lead, *logsumexp.shape[1:])
     return (out, logsumexp) if return_lse else out
+
+
+def _check_call(q: Tensor, k: Tensor, v: Tensor, scale: float | None, enable_gqa: bool) -> None:
+    """What the operator can't see any more: leading dims, whether groups are meant, what scale was."""
+    if isinstance(scale, Tensor):
+        raise TypeError("scale must be a number; a tensor's gradient would be lost: multiply q with it")
+    if q.dim() < 3 or not q.dim() == k.dim() == v.dim():
+        raise ValueError(f"q, k and v must have the same 3 or more dims, got {q.dim()}, {k.dim()} and {v.dim()}")
+    for name, tensor in (("k", k), ("v", v)):
+        if tensor.shape[:-3] != q.shape[:-3]:
+            got = f"{tuple(tensor.shape[:-3])} for {name} and {tuple(q.shape[:-3])} for q"
+            raise ValueError(f"the dims before the heads must be the same, got {got}")
+    if q.shape[-1] == 0:
+        raise ValueError("head dim must be 1 or more, got 0")
+    if not enable_gqa and q.shape[-3] != k.shape[-3]:
+        raise ValueError(f"q has {q.shape[-3]} heads and k {k.shape[-3]}: different numbers need enable_gqa=True")
+    # Dynamo cannot trace the question; what it compiles meets torch.func's own checks.
+    if not torch.compiler.is_compiling() and functorch_differentiates():
+        raise UnsupportedAttention(
+            "flash_attention inside torch.func.grad, vjp or jvp is not implemented; use torch.autograd, or vmap alone"
+        )
 
 
 def _four_dims(tensor: Tensor) -> Tensor:
@@ -53,7 +74,8 @@ def _four_dims(tensor: Tensor) -> Tensor:
 
 def _autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
     device = tensors[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)
-    return tuple(tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in tensors)
+    # As autocast's own rule: float64 stays.
+    return tuple(t.to(dtype) if t.is_floating_point() and t.dtype != torch.float64 else t for t in tensors)

@@ -69,7 +69,10 @@ class Declined(MPSAttentionError):
 
     def __init__(self, rejections: tuple[Rejection, ...], location: str):
         super().__init__(f"attention at {location} is not fused: " + "; ".join(map(str, rejections)))
-        self.rejections = rejections
+        self.rejections, self.location = rejections, location
+
+    def __reduce__(self) -> tuple[type[Declined], tuple[tuple[Rejection, ...], str]]:
+        return Declined, (self.rejections, self.location)
 
 
 class DoubleBackwardUnsupported(MPSAttentionError, NotImplementedError):

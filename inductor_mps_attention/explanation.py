@@ -79,7 +79,13 @@ def _zeros(value: Any, inputs: tuple[Any, ...]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A symbolic number as what it is in this call, which is its hint: explain makes one call."""
+    """A symbolic number as what it is in this call, which is its hint: explain makes one call.
+
+    A number that depends on data has none; as with zeros for tensors, any number will do.
+    """
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return value.node.hint
+        return _DATA_DEPENDENT[type(value)] if value.node.hint is None else value.node.hint
     return value
+
+
+_DATA_DEPENDENT: dict[type, Any] = {torch.SymInt: 2, torch.SymFloat: 0.0, torch.SymBool: False}

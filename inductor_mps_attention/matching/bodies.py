@@ -24,7 +24,7 @@ class Body:
 
 
 def waits_for_parent(graph: Graph) -> bool:
-    """Arguments of Dynamo's own graphs come from the user's frame; a body's are made as it is traced, like its nodes."""
+    """Arguments of Dynamo's own graphs come from the user's frame; a body's are made while it is traced."""
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     traced = any("creation_timestamp" in node.meta for node in placeholders)
     return traced and not any("grapharg" in node.meta for node in placeholders)

@@ -77,7 +77,7 @@ def mutates(node: Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return node.op == "call_module"
     target = node.target
-    if _NAME_ONLY & {target, getattr(target, "__name__", None)}:
+    if target in _NAME_ONLY or getattr(target, "__name__", None) in _NAME_ONLY:
         return False
     if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True:
         return True

@@ -47,9 +47,7 @@ class Context:
     refusal: str | None = None
 
     @classmethod
-    def of(
-        cls, graph: Graph, options: Options, device_types: tuple[str, ...], refusal: str | None = None
-    ) -> Context:
+    def of(cls, graph: Graph, options: Options, device_types: tuple[str, ...], refusal: str | None = None) -> Context:
         positions = {node: place for place, node in enumerate(graph.nodes)}
         return cls(graph, options, device_types, positions, nested_regions(graph), MaskReader(graph), refusal)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import guard_or_false
 
 
 def empty_out(q: Tensor, v: Tensor) -> Tensor:
@@ -32,7 +33,7 @@ def empty_grad(tensor: Tensor) -> Tensor:
     The kernels write rows. `empty_like` of a transposed tensor would keep its strided last dim.
     """
     grad = torch.empty_like(tensor)
-    return grad if grad.stride(-1) == 1 else tensor.new_empty(tensor.shape)
+    return grad if guard_or_false(grad.stride(-1) == 1) else tensor.new_empty(tensor.shape)
 
 
 def dense_rows(tensor: Tensor) -> Tensor:
@@ -41,5 +42,5 @@ def dense_rows(tensor: Tensor) -> Tensor:
 
 
 def _queries_outside_heads(q: Tensor) -> bool:
-    heads_stride, queries_stride = q.stride(1), q.stride(2)
-    return bool(heads_stride < queries_stride) and q.shape[1] != 1 and q.shape[2] != 1
+    # Data-dependent lengths cannot be guarded on. What is unknown then is whether a dense q has no elements at all.
+    return guard_or_false(q.stride(1) < q.stride(2))

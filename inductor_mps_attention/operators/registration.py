@@ -13,8 +13,10 @@ from torch import Tensor
 from ..errors import DoubleBackwardUnsupported
 from . import layout, metal, reference
 from .checks import check_backward, check_forward
+from .transforms import refuse_tangents
 
-_TAGS = (torch.Tag.needs_fixed_stride_order, torch.Tag.pt2_compliant_tag)
+# The fakes derive the strides of the results from those of the inputs, so Inductor must not change them.
+_TAGS = (torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag)
 
 library = torch.library.Library("mps_attention", "DEF")
 library.define(
@@ -51,6 +53,7 @@ _Bound = int | None
 def _forward_cpu(
     q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, scale: float, lower: _Bound, upper: _Bound
 ) -> tuple[Tensor, Tensor]:
+    refuse_tangents(q, k, v)
     check_forward(q, k, v, key_mask, scale)
     return reference.forward(q, k, v, key_mask, scale, lower, upper)
 
@@ -85,6 +88,7 @@ def _forward_fake(
     q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, scale: float, lower: _Bound, upper: _Bound
 ) -> tuple[Tensor, Tensor]:
     check_forward(q, k, v, key_mask, scale)
+    metal.check_supported(q, v, key_mask)
     return layout.empty_out(q, v), layout.empty_logsumexp(q)
 
 
@@ -102,7 +106,9 @@ def _backward_fake(
     upper: _Bound,
     output_mask: list[bool],
 ) -> tuple[Tensor, ...]:
+    check_forward(q, k, v, key_mask, scale)
     check_backward(grad_out, q, v, out, logsumexp)
+    metal.check_supported(q, v, key_mask)
     return tuple(layout.empty_grad(t) if m else t.new_empty(0) for t, m in zip((q, k, v), output_mask, strict=True))
 
 

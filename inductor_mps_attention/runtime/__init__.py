@@ -3,7 +3,7 @@
 from inductor_mps_attention.codegen import Role
 
 from .compiled import clear
-from .launch import launch, problem_of
+from .launch import launch, problem_of, unsupported
 from .tally import launches, reset_launches
 
-__all__ = ["Role", "clear", "launch", "launches", "problem_of", "reset_launches"]
+__all__ = ["Role", "clear", "launch", "launches", "problem_of", "reset_launches", "unsupported"]

@@ -23,9 +23,11 @@ def kernel(source: KernelSource) -> Any:
     with _guard:
         lock = _locks.setdefault(source.digest, threading.Lock())
     with lock:
-        if source.digest not in _kernels:
-            _kernels[source.digest] = getattr(torch.mps.compile_shader(source.text), source.entry)
-        return _kernels[source.digest]
+        found = _kernels.get(source.digest)
+        if found is None:
+            found = getattr(torch.mps.compile_shader(source.text), source.entry)
+            _kernels[source.digest] = found
+        return found
 
 
 def clear() -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+import torch
 from torch import Tensor
 
 from inductor_mps_attention.codegen import (
+    VECTOR_BYTES,
     KernelPlan,
+    KernelSource,
     Problem,
     Rejected,
     Role,
@@ -19,12 +22,11 @@ from inductor_mps_attention.codegen import (
     pack,
     plan,
     render,
+    supported,
+    vector_loaded,
 )
 
 from . import compiled, tally
-
-VECTOR_BYTES = 16
-_VECTOR_LOADED = ("q", "k", "v", "grad_out")
 
 
 def launch(
@@ -35,9 +37,10 @@ def launch(
     tensors: q, k, v and the plan's buffers by name, (batch, heads, length, head_dim) with a last dim of stride 1, row
     statistics (batch, heads, queries) contiguous float32. Written: the plan's writable buffers.
     """
-    planned = _plan(problem_of(tensors, lower, upper), role)
-    if isinstance(planned, Rejected):
-        return planned
+    prepared = _prepare(problem_of(role, tensors, lower, upper), role)
+    if isinstance(prepared, Rejected):
+        return prepared
+    planned, source = prepared
     sizes = _sizes(tensors)
     threads, group = launch_grid(planned, **sizes)
     if 0 in threads:
@@ -48,28 +51,38 @@ def launch(
         if buffer.strided:
             values.update(_outer_strides(buffer.name, tensor))
     integers = pack(planned, {parameter.name: values[parameter.name] for parameter in planned.parameters})
-    kernel = compiled.kernel(render(planned))
+    kernel = compiled.kernel(source)
     kernel(*buffers, integers, *[scale for _ in planned.scalars], threads=threads, group_size=group)
     tally.count(role)
     return None
 
 
-def problem_of(tensors: Mapping[str, Tensor], lower: int | None, upper: int | None) -> Problem:
-    """What the kernels are made for: dtype, head dims, bounded sides of the band, and whether rows are aligned."""
+def unsupported(dtype: torch.dtype, qk_head_dim: int, v_head_dim: int) -> Rejected | None:
+    """Why some role has no kernel for these tensors, or None when forward and backward all have one."""
+    return supported(Problem(_name(dtype), qk_head_dim, v_head_dim))
+
+
+def problem_of(role: Role, tensors: Mapping[str, Tensor], lower: int | None, upper: int | None) -> Problem:
+    """What the role's kernel is made for: dtype, head dims, bounded sides of the band, and whether rows are aligned."""
     q, v = tensors["q"], tensors["v"]
     return Problem(
-        dtype=str(q.dtype).removeprefix("torch."),
+        dtype=_name(q.dtype),
         qk_head_dim=q.shape[3],
         v_head_dim=v.shape[3],
         has_lower=lower is not None,
         has_upper=upper is not None,
-        aligned=all(_rows_aligned(tensors[name]) for name in _VECTOR_LOADED if name in tensors),
+        aligned=all(_rows_aligned(tensors[name]) for name in vector_loaded(role)),
     )
 
 
 @cache
-def _plan(problem: Problem, role: Role) -> KernelPlan | Rejected:
-    return plan(problem, role)
+def _prepare(problem: Problem, role: Role) -> tuple[KernelPlan, KernelSource] | Rejected:
+    planned = plan(problem, role)
+    return planned if isinstance(planned, Rejected) else (planned, render(planned))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _sizes(tensors: Mapping[str, Tensor]) -> dict[str, int]:

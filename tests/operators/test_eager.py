@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import inductor_mps_attention as ima
+from inductor_mps_attention.errors import UnsupportedAttention
 from tests.support import budgets
 
 
@@ -44,6 +45,48 @@ def test_autocast_casts_as_it_casts_sdpa() -> None:
     q, k, v = (torch.randn(2, 4, 20, 32, device="mps") for _ in "qkv")
     with torch.autocast("mps", dtype=torch.bfloat16):
         assert ima.flash_attention(q, k, v).dtype == torch.bfloat16
+
+
+def test_autocast_leaves_float64_and_devices_without_autocast() -> None:
+    double = torch.randn(1, 2, 5, 8, dtype=torch.float64)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ima.flash_attention(double, double, double).dtype == torch.float64
+    meta = torch.empty(1, 2, 5, 8, device="meta")
+    assert ima.flash_attention(meta, meta, meta).shape == (1, 2, 5, 8)
+
+
+def test_leading_dims_must_be_the_same() -> None:
+    q, k = torch.randn(2, 3, 2, 9, 16), torch.randn(3, 2, 2, 9, 16)
+    with pytest.raises(ValueError, match="dims before the heads"):
+        ima.flash_attention(q, k, k)
+
+
+def test_a_tensor_as_scale_would_lose_its_gradient() -> None:
+    q = torch.randn(1, 2, 9, 16)
+    with pytest.raises(TypeError, match="scale must be a number"):
+        ima.flash_attention(q, q, q, scale=torch.tensor(0.3, requires_grad=True))
+
+
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacrev, torch.func.hessian])
+def test_functorch_s_derivatives_are_refused_in_one_sentence(transform) -> None:
+    q = torch.randn(1, 2, 9, 16)
+    with pytest.raises(UnsupportedAttention, match=r"inside torch\.func\.grad"):
+        transform(lambda x: ima.flash_attention(x, q, q).sum())(q)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiles_into_one_graph(dynamic: bool) -> None:
+    """A graph break would split every model that calls it."""
+    compiled = torch.compile(
+        lambda q, k, v: ima.flash_attention(q * 2, k, v, is_causal=True) + 1,
+        backend="aot_eager",
+        fullgraph=True,
+        dynamic=dynamic,
+    )
+    q, k, v = (torch.randn(1, 2, 9, 16, device="mps", requires_grad=True) for _ in "qkv")
+    compiled(q, k, v).sum().backward()
+    expected = F.scaled_dot_product_attention(q * 2, k, v, is_causal=True) + 1
+    torch.testing.assert_close(compiled(q, k, v), expected)
 
 
 def test_two_dims_are_refused() -> None:

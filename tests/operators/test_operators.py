@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 import inductor_mps_attention as ima
+from inductor_mps_attention import simulator
 from inductor_mps_attention.errors import DoubleBackwardUnsupported, UnsupportedAttention
 from inductor_mps_attention.operators import flash_backward, flash_forward
 from tests.support.inputs import Shape, make
@@ -95,14 +97,77 @@ def test_logsumexp_carries_no_gradient() -> None:
 @pytest.mark.parametrize("device", ["cpu", "mps"])
 def test_what_is_no_attention_is_refused_with_the_value_got(device: str, change, message: str) -> None:
     q, k, v = (torch.randn(2, 4, 7, 16, device=device) for _ in "qkv")
-    with pytest.raises((ValueError, RuntimeError), match=message):
+    with pytest.raises(ValueError, match=message):
         flash_forward(*change(q, k, v), None, 0.3, None, None)
 
 
-def test_a_scale_that_is_not_finite_is_refused() -> None:
-    q, k, v = (torch.randn(2, 4, 7, 16, device="mps") for _ in "qkv")
-    with pytest.raises(ValueError, match="scale must be finite"):
-        flash_forward(q, k, v, None, float("inf"), None, None)
+@pytest.mark.parametrize("scale", [float("nan"), -float("inf"), 1e300, 3e38])
+def test_a_scale_that_float32_cannot_hold_is_refused(scale: float) -> None:
+    q, k, v = (torch.randn(1, 2, 7, 16, device="mps") for _ in "qkv")
+    with pytest.raises(ValueError, match="scale must be"):
+        flash_forward(q, k, v, None, scale, None, None)
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+@pytest.mark.parametrize("wrong", ["grad_out", "out", "logsumexp"])
+def test_a_backward_of_other_dtypes_is_refused_never_read_as_garbage(device: str, wrong: str) -> None:
+    """The kernels read what they are given as q's dtype, and delta is written as float32."""
+    q, k, v, grad_out = make(Shape(queries=9, keys=9, head_dim=16), torch.float32, device=device)
+    out, logsumexp = flash_forward(q, k, v, None, 0.3, None, None)
+    tensors = {"grad_out": grad_out, "q": q, "k": k, "v": v, "out": out, "logsumexp": logsumexp}
+    tensors[wrong] = tensors[wrong].half()
+    with pytest.raises(ValueError, match=f"{wrong} must be torch.float32"):
+        flash_backward(*tensors.values(), None, 0.3, None, None, [True] * 3)
+
+
+def test_gradients_that_nobody_needs_take_no_memory() -> None:
+    q, k, v, grad_out = make(Shape(queries=256, keys=256), torch.float32)
+    out, logsumexp = flash_forward(q, k, v, None, 0.2, None, None)
+
+    def peak(output_mask: list[bool]) -> int:
+        before = torch.mps.current_allocated_memory()
+        simulator.reset_peak_memory()
+        flash_backward(grad_out, q, k, v, out, logsumexp, None, 0.2, None, None, output_mask)
+        return simulator.peak_memory() - before
+
+    row_vector = logsumexp.nbytes
+    assert peak([False, False, False]) < row_vector
+    assert peak([True, False, False]) < q.nbytes + 2 * row_vector
+
+
+def test_forward_mode_is_refused_never_zero() -> None:
+    """PyTorch asks no autograd of an operator whose inputs carry only tangents: they would vanish."""
+    q, k, v = (torch.randn(1, 2, 7, 16, device="mps") for _ in "qkv")
+    compiled = torch.compile(lambda q: (q @ k.mT).softmax(-1) @ v, backend="mps_attention")
+    for attend in (lambda q: flash_forward(q, k, v, None, 0.3, None, None)[0], compiled):
+        with forward_ad.dual_level(), pytest.raises(UnsupportedAttention, match="not implemented"):
+            attend(forward_ad.make_dual(q, torch.ones_like(q)))
+
+
+def test_data_dependent_lengths_compile() -> None:
+    def chosen(q: Tensor, keep: Tensor) -> Tensor:
+        rows = q[:, :, keep.nonzero().squeeze(-1)]
+        return torch.nn.functional.scaled_dot_product_attention(rows, rows, rows)
+
+    q, keep = torch.randn(1, 2, 6, 16, device="mps"), torch.tensor([1, 0, 1, 1, 0, 1], device="mps")
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch.testing.assert_close(torch.compile(chosen, backend="mps_attention")(q, keep), chosen(q, keep))
+    assert ima.stats()["fused"] == 1
+
+
+def test_what_no_kernel_computes_fails_when_it_is_compiled() -> None:
+    compiled: list[str] = []
+
+    def attend(q: Tensor) -> Tensor:
+        return ima.flash_attention(q, q, q)
+
+    def backend(graph_module: torch.fx.GraphModule, _: list[Tensor]):
+        compiled.append("a graph")
+        return graph_module.forward
+
+    with pytest.raises(Exception, match="head dim 20"):
+        torch.compile(attend, backend=backend, fullgraph=True)(torch.randn(1, 2, 5, 20, device="mps"))
+    assert not compiled
 
 
 @pytest.mark.parametrize("head_dim", [20, 136])
