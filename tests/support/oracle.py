@@ -17,9 +17,9 @@ class Oracle:
     dq: Tensor
     dk: Tensor
     dv: Tensor
-    dq_uncancelled: float
-    dk_uncancelled: float
-    """Norms of what dq and dk are sums of, each term taken without its sign: they bound what rounding can leave."""
+    dq_terms: Tensor
+    dk_terms: Tensor
+    """dq and dk with every term of their sums taken without its sign: they bound what rounding can leave."""
 
 
 def attention(
@@ -48,15 +48,16 @@ def attention(
     out = weights @ values
     out.backward(grad_out.detach().cpu().double())
     grad_out = grad_out.detach().cpu().double()
-    delta = (grad_out * out).sum(-1, keepdim=True)
-    terms = (scale * weights * ((grad_out @ values.mT).abs() + delta.abs())).detach()
+    delta_terms = (grad_out * out).abs().sum(-1, keepdim=True)
+    terms = (abs(scale) * weights * (grad_out.abs() @ values.abs().mT + delta_terms)).detach()
     dq_terms, dk_terms = terms @ keys.detach().abs(), terms.mT @ q.detach().abs()
+    dk_terms = dk_terms.unflatten(1, (k.shape[1], groups)).sum(2)
     return Oracle(
         out.detach(),
         torch.logsumexp(scores, -1).detach(),
         q.grad,
         k.grad,
         v.grad,
-        dq_terms.norm().item(),
-        dk_terms.norm().item(),
+        dq_terms,
+        dk_terms,
     )
