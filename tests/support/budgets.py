@@ -12,8 +12,8 @@ FORWARD = {torch.float32: 2e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}
 BACKWARD = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 
 WORST_ROW = 2.0
-"""What a whole tensor averages out: the last rounding alone can put a row of 8 float16 numbers 4.9e-4 off, and the weights
-are rounded to float16 as well before the second product, which shows in a row whose values nearly cancel."""
+"""What a whole tensor averages out: the last rounding alone can put a row of 8 float16 numbers 4.9e-4 off, and the
+weights are rounded to float16 before the second product, which shows in a row whose values nearly cancel."""
 
 
 def relative_error(got: Tensor, oracle: Tensor, least: float = 0.0) -> float:
