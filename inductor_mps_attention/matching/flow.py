@@ -68,7 +68,7 @@ def _is_plain_write(user: Node, source: Node) -> bool:
 def carrier(node: Node) -> Node | None:
     """The input of an elementwise or view node that leads up to a product, None if none does."""
     op = canonical(node)
-    if op in (Op.MUL, Op.ADD):
+    if op in (Op.MUL, Op.ADD) or (op is Op.SUB and not mutates(node)):
         choices = [argument(node, 0, "input", "self"), argument(node, 1, "other")]
     elif op is Op.WHERE:
         choices = [argument(node, 1, "input", "self"), argument(node, 2, "other")]

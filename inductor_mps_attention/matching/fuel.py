@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import uuid
+
+_PROCESS = uuid.uuid4().hex
 
 
 class Fuel:
@@ -19,6 +22,11 @@ class Fuel:
                 return False
             self._used += 1
             return True
+
+    def state(self) -> tuple[str, int]:
+        """What decides how the next graph comes out: never the same in two processes, whose fuel is not shared."""
+        with self._lock:
+            return _PROCESS, self._used
 
     def reset(self) -> None:
         with self._lock:

@@ -54,8 +54,12 @@ class FusionPass(CustomGraphPass):
         return sites
 
     def uuid(self) -> bytes:
-        """Covers everything that decides the result: the package's sources and templates, torch, the options."""
-        return package_fingerprint((*self.options.result_changing(), self.device_types))
+        """Covers everything that decides the result: the package's sources and templates, torch, the options.
+
+        With `fuel` the result depends on what this process has rewritten before, so no other process may reuse it.
+        """
+        fuel = () if self.options.fuel is None else _fuel.state()
+        return package_fingerprint((*self.options.result_changing(), self.device_types, *fuel))
 
 
 def run(

@@ -79,8 +79,10 @@ def _unrepeated(operand: Operand, head: int) -> tuple[Operand, list[Node]] | Non
         base = _interleaved(node, place)
         return None if base is None else (Operand(base, axes), [*copies, node])
     if canonical(node) is Op.VIEW:
-        base = _expanded(node, place)
-        return None if base is None else (Operand(base, (*axes[: place + 1], ONE, *axes[place + 1 :])), [*copies, node])
+        base, between = _expanded(node, place)
+        if base is None:
+            return None
+        return Operand(base, (*axes[: place + 1], ONE, *axes[place + 1 :])), [*copies, *between, node]
     return None
 
 
@@ -92,17 +94,23 @@ def _interleaved(node: Node, place: int) -> Node | None:
     return source if dim % len(shape(node)) == place else None
 
 
-def _expanded(node: Node, place: int) -> Node | None:
-    """The input of `x.expand(.., heads, n, ..).reshape(.., heads * n, ..)`, where x has size 1 in the place of n."""
+def _expanded(node: Node, place: int) -> tuple[Node | None, list[Node]]:
+    """The input of `x.expand(.., heads, n, ..).reshape(.., heads * n, ..)`, where x has size 1 in the place of n; and
+    the nodes in between, at the first of which eager reads x.
+    """
     expand = source_of(node)
+    between = [expand]
     while canonical(expand) is Op.COPY:
         expand = source_of(expand)
+        between.append(expand)
     if canonical(expand) is not Op.EXPAND or not is_tensor(source_of(expand)):
-        return None
+        return None, []
     before, wide, after = shape(source_of(expand)), shape(expand), shape(node)
     if len(before) != len(wide) or len(wide) != len(after) + 1 or not known(before[place + 1] == 1):
-        return None
+        return None, []
     kept: tuple[Size, ...] = (*wide[: place + 1], *wide[place + 2 :])
     merged: tuple[Size, ...] = (*wide[:place], wide[place] * wide[place + 1], *wide[place + 2 :])
     source: tuple[Size, ...] = (*before[: place + 1], *before[place + 2 :])
-    return source_of(expand) if same_sizes(kept, source) and same_sizes(merged, after) else None
+    if not same_sizes(kept, source) or not same_sizes(merged, after):
+        return None, []
+    return source_of(expand), between

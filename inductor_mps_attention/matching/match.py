@@ -19,6 +19,7 @@ class Match:
 
     lead: sizes of the lead axes. out_axes: the axis of each dim of `out`. on_q: scales that go onto q. specialised:
     symbolic values that the rewrite fixes with guards. grouped: k and v have fewer heads than their lead axis says.
+    out_is_written: somebody writes into the output later, which the operator's backward reads.
     """
 
     anchor: Node
@@ -36,3 +37,4 @@ class Match:
     out: Node
     out_axes: tuple[int, ...]
     chain: tuple[Node, ...]
+    out_is_written: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch._ops import OpOverload
 from torch.fx import Node
 
@@ -16,18 +18,23 @@ def write_targets(node: Node) -> list[Node]:
     if not mutates(node):
         return []
     if node.kwargs.get("out") is not None:
-        given = node.kwargs["out"]
-        return [item for item in (given if isinstance(given, (tuple, list)) else [given]) if isinstance(item, Node)]
+        return _tensors_in(node.kwargs["out"])
     if isinstance(node.target, OpOverload):
         written = [a for a in node.target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         places = [node.target._schema.arguments.index(argument) for argument in written]
         found = [node.args[place] for place in places if place < len(node.args)]
         found += [node.kwargs[argument.name] for argument in written if argument.name in node.kwargs]
-        if all(isinstance(item, Node) for item in found):
-            return found  # type: ignore[return-value]
-    elif isinstance(node.target, str) or _is_plain_function(node):
-        return [source_of(node)] if node.args and isinstance(source_of(node), Node) else []
+        return _tensors_in(found)
+    if isinstance(node.target, str) or _is_plain_function(node):
+        return _tensors_in(source_of(node))
     return [source for source in node.all_input_nodes if is_tensor(source)]
+
+
+def _tensors_in(item: Any) -> list[Node]:
+    """The nodes in an argument, which may be a list of tensors: `_foreach_mul_([a, b], 2)` writes both."""
+    if isinstance(item, (tuple, list)):
+        return [node for part in item for node in _tensors_in(part)]
+    return [item] if isinstance(item, Node) else []
 
 
 def _is_plain_function(node: Node) -> bool:
@@ -35,6 +42,11 @@ def _is_plain_function(node: Node) -> bool:
     module = getattr(node.target, "__module__", None) or "torch"
     name = getattr(node.target, "__name__", "")
     return module in ("_operator", "operator") or (module.split(".")[0] == "torch" and name.endswith("_"))
+
+
+def is_written(node: Node) -> bool:
+    """Does anybody write into the memory of the node, through a view as well?"""
+    return any(changes_memory(user, node) for user in node.users)
 
 
 def changes_memory(user: Node, source: Node) -> bool:

@@ -25,6 +25,7 @@ _IN_PLACE_OPERATORS = frozenset(
     )
 )
 # These end in an underscore, or have a mutable schema, and leave the values as they are.
+_IN_PLACE_METHODS = frozenset(f"__{function.__name__}__" for function in _IN_PLACE_OPERATORS)
 _NAME_ONLY = frozenset({"detach_", "requires_grad_", "detach_.default"})
 _TORCH_DIRECTORY = os.path.dirname(torch.__file__) + os.sep
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -82,7 +83,7 @@ def mutates(node: Node) -> bool:
     if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True:
         return True
     if isinstance(target, str):
-        return (target.endswith("_") and not target.endswith("__")) or target == "__setitem__"
+        return _is_in_place_name(target)
     if isinstance(target, torch._ops.OpOverload):
         return bool(target._schema.is_mutable)
     if isinstance(target, torch._ops.HigherOrderOperator):
@@ -91,9 +92,13 @@ def mutates(node: Node) -> bool:
     if module in ("_operator", "operator"):
         return target in _IN_PLACE_OPERATORS
     if module in ("builtins", "math") or module.split(".")[0] == "torch":
-        name = getattr(target, "__name__", "")
-        return name.endswith("_") and not name.endswith("__")
+        return _is_in_place_name(getattr(target, "__name__", ""))
     return True
+
+
+def _is_in_place_name(name: str) -> bool:
+    """`mul_`, `_foreach_mul_`, `__imul__`, `__setitem__`."""
+    return (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE_METHODS
 
 
 def is_dead(node: Node) -> bool:

@@ -16,10 +16,11 @@ from . import flow, guards, masks
 from .axes import INNER, VALUE
 from .bands import MaskReader
 from .candidate import Candidate
-from .canonical import Op, canonical
+from .canonical import Op, canonical, spelling
 from .findings import DeadEnd
 from .heads import HeadSplit, split_heads, undo_repeats
 from .match import Match
+from .memory import is_written
 from .mha import Expansion, expand
 from .nodes import value
 from .precision import choose_dtype
@@ -131,6 +132,9 @@ def conclude(candidate: Candidate, context: Context) -> Verdict:
     scale = resolve_scale(candidate, candidate.q.size(INNER))
     for no in region_changes(candidate, _reads(candidate, scale), context.positions):
         findings.add(no)
+    for link in candidate.chain:
+        if link.kwargs.get("out") is not None:
+            findings.no(Reason.MUTATION, f"{spelling(link)} `{link.name}` writes its result into `out`", link)
     assumed = _guard(candidate, context, dtype, band)
     spec = _spec(candidate, dtype, scale, band)
     if findings.rejections or spec is None:
@@ -139,7 +143,7 @@ def conclude(candidate: Candidate, context: Context) -> Verdict:
     match = Match(
         candidate.anchor, spec, q, candidate.k, v, candidate.lead, candidate.row, candidate.key, split_heads(candidate),
         candidate.grouped, scale.on_q, (q.size(INNER), v.size(VALUE), *scale.specialised, *assumed), candidate.out,
-        candidate.out_axes, tuple(candidate.chain),
+        candidate.out_axes, tuple(candidate.chain), is_written(candidate.out),
     )  # fmt: skip
     return Verdict(candidate, spec, match)
 

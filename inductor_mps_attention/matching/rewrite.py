@@ -36,7 +36,10 @@ def emit(match: Match, builder: Builder) -> Node:
     band = match.spec.band
     lower, upper = (None if size is None else bound(builder, size, (q, k, v)) for size in (band.lower, band.upper))
     both = builder.call(flash_forward, q, k, v, None, match.spec.scale, lower, upper)
-    return _restore(match, builder, builder.call(operator.getitem, both, 0))
+    out = builder.call(operator.getitem, both, 0)
+    if match.out_is_written:
+        out = builder.call(aten.clone.default, out)
+    return _restore(match, builder, out)
 
 
 def _fix(symbolic: Any) -> None:

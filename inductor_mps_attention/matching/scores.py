@@ -86,6 +86,8 @@ def _replay(candidate: Candidate, link: Node, axes: tuple[int, ...], rank: int) 
         _check_cast(candidate, link, source)
     elif op in (Op.MUL, Op.DIV):
         _add_factor(candidate, link, source)
+    elif op is Op.NEG:
+        candidate.factors.append(Factor(-1.0, False, link))
     elif op in (Op.ADD, Op.SUB):
         _add_term(candidate, link, source, axes)
     elif op in (Op.MASKED_FILL, Op.WHERE):
@@ -129,14 +131,17 @@ def _add_term(candidate: Candidate, link: Node, source: Node, axes: tuple[int, .
     first, second = argument(link, 0, "input", "self"), argument(link, 1, "other")
     term = second if first is source else first
     subtracts = canonical(link) is Op.SUB
-    if isinstance(term, (int, float)) and not (subtracts and first is not source):
+    scales = argument(link, 2, "alpha", default=1) != 1
+    if first is not source and (subtracts or scales):
+        candidate.findings.no(Reason.SCORE_MODIFIED, f"{spelling(link)} negates or scales the scores", link)
+    elif isinstance(term, (int, float)):
         return  # softmax does not see a constant shift
-    if not is_tensor(term) or term is source:
+    elif not is_tensor(term) or term is source:
         candidate.findings.no(Reason.SCORE_MODIFIED, f"{spelling(link)} changes the scores by a symbolic number", link)
     elif flow.comes_from_product(term):
         text = f"a second product, `{term.name}`, is added to the scores"
         candidate.findings.no(Reason.SCORE_MODIFIED, text, link)
-    elif subtracts or argument(link, 2, "alpha", default=1) != 1:
+    elif subtracts or scales:
         candidate.findings.no(Reason.MASK, f"`{term.name}` is subtracted from or scaled into the scores", link)
     else:
         candidate.masks.append(MaskTerm(term, "add", None, link, axes))

@@ -68,7 +68,7 @@ def _exp_of_log(node: Node) -> Softmax | None:
     log = source_of(node)
     if canonical(log) is Op.LOG_SOFTMAX:
         return Softmax(argument(log, 0, "input", "self"), node, _dim(log), (log,), (log, node))
-    if canonical(log) is not Op.SUB:
+    if canonical(log) is not Op.SUB or argument(log, 2, "alpha", default=1) != 1:
         return None
     source, total = source_of(log), argument(log, 1, "other")
     if canonical(total) is not Op.LOGSUMEXP or source_of(total) is not source:
@@ -81,6 +81,8 @@ def _quotient(node: Node) -> Softmax | None:
     """e / e.sum(), (e @ v) / e.sum()."""
     numerator, total = source_of(node), argument(node, 1, "other")
     if canonical(total) is not Op.SUM or not is_tensor(numerator) or argument(node, 2, "rounding_mode") is not None:
+        return None
+    if argument(total, 3, "dtype") is not None:
         return None
     exponential = source_of(total)
     if canonical(exponential) is not Op.EXP or spelling(exponential).endswith("_"):

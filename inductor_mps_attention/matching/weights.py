@@ -11,7 +11,7 @@ from . import flow
 from .axes import INNER, REGROUPED, VALUE, Operand, follow, is_regrouped
 from .candidate import Candidate
 from .canonical import Op, canonical, spelling
-from .nodes import argument, known, shape, value
+from .nodes import argument, known, shape, source_of, value
 from .products import NotAProduct, Product, is_product, product
 from .softmaxes import Softmax
 
@@ -70,7 +70,7 @@ def _through(candidate: Candidate, user: Node, current: Node, axes: tuple[int, .
         findings.no(
             Reason.WEIGHTS_MODIFIED, f"the weights pass through {spelling(user)} before the product with v", user
         )
-    if user.args[:1] != (current,) or len(shape(user)) != len(axes):
+    if source_of(user) is not current or len(shape(user)) != len(axes):
         text = f"the weights enter {spelling(user)} `{user.name}` in a way that is not followed"
         raise findings.dead_end(Reason.WEIGHTS_MODIFIED, text, user)
     return axes
