@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from inductor_mps_attention.simulator.device.shaders import options, reset_shaders, shaders
     from inductor_mps_attention.simulator.errors import CheckError, Report, SimulatorError
     from inductor_mps_attention.simulator.metal import compile_shader
+    from inductor_mps_attention.simulator.metal.strict import check_strict
 
 __all__ = [
     "CheckError",
     "Report",
     "SimulatorError",
     "autoload",
+    "check_strict",
     "compile_shader",
     "install",
     "is_installed",
@@ -35,6 +37,7 @@ _MODULE_OF = {
     "CheckError": "errors",
     "Report": "errors",
     "SimulatorError": "errors",
+    "check_strict": "metal.strict",
     "compile_shader": "metal",
     "install": "device.installation",
     "is_installed": "device.installation",

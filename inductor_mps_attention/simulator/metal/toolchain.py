@@ -75,12 +75,13 @@ def modules_directory() -> Path:
 @functools.cache
 def identity(compiler: str, checked: bool) -> str:
     """All that decides a module besides its text: compiler, flags, processor, shim, and this translator."""
-    native = [path for path in NATIVE.rglob("*") if path.is_file() and path.parent.name != "runtime"]
+    native = [path for path in NATIVE.rglob("*") if path.is_file() and path.parent.name not in ("runtime", "strict")]
     translator = [
-        Path(__file__).parent / f"{name}.py"
-        for name in ("compiler", "preprocess", "source", "strict", "tokens", "toolchain")
+        Path(__file__).parent / f"{name}.py" for name in ("compiler", "preprocess", "source", "tokens", "toolchain")
     ]
-    translator += Path(__file__).parent.glob("translate*.py")
+    translator += [
+        path for pattern in ("translate*.py", "strict/language.py") for path in Path(__file__).parent.glob(pattern)
+    ]
     contents = [f"{path.name}:{path.read_text()}" for path in sorted([*native, *translator])]
     flags = module_flags(compiler, checked)
     return digest_of(build.compiler_version(compiler), compiler, *flags, _processor(), *contents)

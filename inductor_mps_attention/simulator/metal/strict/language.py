@@ -1,17 +1,17 @@
-"""Rules of Apple's Metal compilers, 3.1 to 4.1, that a C++ compiler on the CPU does not enforce: those that
-tokens show.
+"""The rules that every compilation enforces: L1, L3, L4 and L10, as far as single tokens show them.
 
-Address spaces, which need types, are not checked here. Each rule has an id, so that a report can be looked up
-and a test can name it.
+Only what no shipping text does is refused here. Each rule has an id, so that a report can be looked up and a test can
+name it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import ShaderCompileError
-from .source import Source
-from .tokens import WORD
+from ..errors import ShaderCompileError
+from ..preprocess import FILE_NAME
+from ..source import Source
+from ..tokens import WORD
 
 # Word -> (rule, reason).
 _WORDS = {
@@ -31,6 +31,7 @@ class Violation:
     rule: str
     line: int
     message: str
+    file: str = FILE_NAME
 
 
 def violations(source: Source) -> list[Violation]:
@@ -39,7 +40,7 @@ def violations(source: Source) -> list[Violation]:
     for index, token in enumerate(source.tokens):
         rule = _broken_rule(source, index, token.text, token.kind == WORD)
         if rule is not None:
-            found.append(Violation(rule[0], token.line, rule[1]))
+            found.append(Violation(rule[0], token.line, rule[1], token.file))
     return found
 
 
