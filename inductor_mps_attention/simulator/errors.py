@@ -10,12 +10,19 @@ class Report:
     """One fault of a checked launch.
 
     `kind` is a short stable name ("race", "out_of_bounds", ...), `line` the 1-based line of the Metal source,
-    0 where no line is known, `message` one sentence for people.
+    0 where no line is known, `message` one sentence for people. `threads` are the parties, the one at `line`
+    first, each as (threadgroup, thread in it); `other_line` is the other party's line. `place` says whose
+    memory it is about, `offset` where in it, in bytes: ("buffer(0)", 12) or ("tile", 8) for a threadgroup array.
     """
 
     kind: str
     line: int
     message: str
+    kernel: str = ""
+    threads: tuple[tuple[int, int], ...] = ()
+    other_line: int = 0
+    place: str = ""
+    offset: int = 0
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.kind}: {self.message}"

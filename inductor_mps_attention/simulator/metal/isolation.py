@@ -13,7 +13,8 @@ import torch
 
 from .launch import MAX_REGIONS, Launch
 
-_GUARD = 4096
+# An access that strays no further is reported and goes on; further ones end their threadgroup.
+_GUARD = 65536
 
 
 @dataclass
@@ -51,6 +52,9 @@ class IsolatedBuffers:
 
     def add_tensor(self, index: int, tensor: torch.Tensor, writable: bool) -> None:
         """Everything from the tensor's first element to the end of its storage may be touched."""
+        if tensor.numel() == 0:  # its data_ptr() is 0, wherever it lies: nothing in it may be touched
+            self._add(index, -1 - index, 0, 0, tensor.element_size(), writable)
+            return
         storage = tensor.untyped_storage()
         address = tensor.data_ptr()
         end = storage.data_ptr() + storage.nbytes()
@@ -76,6 +80,7 @@ class IsolatedBuffers:
         regions = list(self._regions.values())
         assert len(regions) <= MAX_REGIONS
         launch.region_count = len(regions)
+        launch.guard = _GUARD
         for number, region in enumerate(regions):
             region.isolate()
             launch.region_low[number] = region.copy

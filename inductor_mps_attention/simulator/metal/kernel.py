@@ -211,6 +211,12 @@ class Kernel:
                 f"kernel {self.name}: threadgroup_bytes gives the sizes of the arrays {sorted(sizes)}; "
                 f"the kernel has [[threadgroup(n)]] for n in {sorted(self._dynamic)}"
             )
+        total = self._threadgroup_bytes + sum(-(-size // 16) * 16 for size in sizes.values())
+        if total > THREADGROUP_MEMORY_LIMIT:
+            raise ShaderLaunchError(
+                f"kernel {self.name}: Threadgroup memory size ({total}) exceeds the maximum threadgroup memory allowed "
+                f"({THREADGROUP_MEMORY_LIMIT}): {self._threadgroup_bytes} bytes declared, the rest asked for"
+            )
         for index, size in sizes.items():
             call.launch.dynamic_threadgroup[index] = size
 
@@ -270,7 +276,7 @@ class Kernel:
             isolated.copy_back()
 
     def _raise_faults(self, launch: Launch) -> None:
-        faults, notes = read_reports(launch, self._module.library, self._range[0])
+        faults, notes = read_reports(launch, self._module.library, self._range[0], self.name)
         self.notes = tuple(notes)
         if faults:
             found = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"

@@ -32,6 +32,7 @@ REPORT_KINDS = {
     10: "deadlock",
     11: "unsupported",
     12: "stack_overflow",
+    13: "inactive_lane",
 }
 
 COUNTERS = (
@@ -46,6 +47,8 @@ COUNTERS = (
     "device_bytes_written",
     "threadgroup_bytes_read",
     "threadgroup_bytes_written",
+    "shuffles",
+    "exp2_calls",
 )
 
 
@@ -95,6 +98,7 @@ class Launch(ctypes.Structure):
         ("region_element", ctypes.c_uint32 * MAX_REGIONS),
         ("region_writable", ctypes.c_uint32 * MAX_REGIONS),
         ("region_index", ctypes.c_int32 * MAX_REGIONS),
+        ("guard", ctypes.c_uint32),
         ("module_low", ctypes.c_uint64),
         ("module_high", ctypes.c_uint64),
         ("report_count", ctypes.c_uint32),

@@ -8,11 +8,12 @@ import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
+from ..errors import CheckError, Report
 from .compiler import Module, Request, build_module
-from .kernel import Kernel, Schedule
+from .kernel import THREADGROUP_MEMORY_LIMIT, Kernel, Schedule
 from .launch import runtime
 from .translate import ConstantValue
-from .translate_kernels import SIZE_SUFFIX
+from .translate_kernels import LARGEST_SUFFIX, SIZE_SUFFIX
 
 
 class ShaderLibrary:
@@ -25,22 +26,30 @@ class ShaderLibrary:
         library = ctypes.CDLL(str(module.library))
         self._module = module
         self._kernels: dict[str, Kernel] = {}
+        self._refused: dict[str, Report] = {}
         for entry in module.entries:
             address = ctypes.cast(getattr(library, entry.symbol), ctypes.c_void_p).value
             assert address is not None
             size = getattr(library, entry.symbol + SIZE_SUFFIX)()
             self._kernels[entry.name] = Kernel(entry, module, address, size, schedule)
+            if size > THREADGROUP_MEMORY_LIMIT:
+                line = getattr(library, entry.symbol + LARGEST_SUFFIX)()
+                self._refused[entry.name] = _too_much_memory(entry.name, line, size)
 
     def __getattr__(self, name: str) -> Kernel:
         kernels = self.__dict__.get("_kernels", {})
         if name not in kernels:
             raise AttributeError(f"no kernel {name!r} in this Metal text; it has {', '.join(kernels)}")
-        kernel: Kernel = kernels[name]
-        return kernel
+        return self._usable(name)
 
     def __getitem__(self, name: str) -> Kernel:
         if name not in self._kernels:
             raise KeyError(name)
+        return self._usable(name)
+
+    def _usable(self, name: str) -> Kernel:
+        if name in self._refused:  # where Metal makes the pipeline, and fails
+            raise CheckError(f"kernel {name} cannot be used", (self._refused[name],))
         return self._kernels[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -51,6 +60,12 @@ class ShaderLibrary:
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._kernels]
+
+
+def _too_much_memory(name: str, line: int, size: int) -> Report:
+    message = f"Threadgroup memory size ({size}) exceeds the maximum threadgroup memory allowed"
+    message = f"kernel {name}: {message} ({THREADGROUP_MEMORY_LIMIT}); its largest array is here"
+    return Report("threadgroup_memory", line, message, kernel=name)
 
 
 def compile_shader(
@@ -71,7 +86,8 @@ def compile_shader(
     `defines` are macros, as "NAME" or "NAME=value".
 
     With `check="full"` launches run on isolated copies of their buffers, on one core, with every access
-    checked, and a fault raises CheckError. `strict` refuses what this compiler accepts and Apple's does not,
+    checked, and a fault raises CheckError. A kernel that declares more than 32 KiB of threadgroup memory raises
+    it where it is asked for, checked or not. `strict` refuses what this compiler accepts and Apple's does not,
     as far as tokens show it.
 
     `order` says how threads take turns: "forward", "reverse" or "random:seed". `workers` is the number of

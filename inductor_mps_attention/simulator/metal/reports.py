@@ -12,38 +12,45 @@ from ..errors import Report, SimulatorError
 from .launch import REPORT_KINDS, SEVERITY_ERROR, Launch, LaunchReport
 from .preprocess import FILE_NAME
 
-# Found, but nothing that makes a result depend on the schedule: kept as notes.
-NOTES = {"same_value_write"}
 
-
-def read_reports(launch: Launch, library: Path, module_low: int) -> tuple[list[Report], list[Report]]:
-    """The faults and the notes of a launch."""
+def read_reports(launch: Launch, library: Path, module_low: int, kernel: str) -> tuple[list[Report], list[Report]]:
+    """The faults and the notes of a launch. A note is what Metal allows, and what a reader may want to know."""
     raw = [launch.reports[index] for index in range(launch.reports_stored)]
     offsets = {address - module_low - 1 for report in raw for address in (report.pc, report.other_pc) if address}
     lines = _lines(library, frozenset(offsets)) if offsets else {}
     faults: list[Report] = []
     notes: list[Report] = []
     for report in raw:
-        readable = _readable(report, lines, module_low)
-        (notes if readable.kind in NOTES else faults).append(readable)
+        readable = _readable(report, lines, module_low, kernel)
+        (faults if report.severity == SEVERITY_ERROR else notes).append(readable)
     return faults, notes
 
 
-def has_errors(launch: Launch) -> bool:
-    return bool(launch.error_count) or any(
-        launch.reports[index].severity == SEVERITY_ERROR for index in range(launch.reports_stored)
-    )
-
-
-def _readable(report: LaunchReport, lines: dict[int, int], module_low: int) -> Report:
+def _readable(report: LaunchReport, lines: dict[int, int], module_low: int, kernel: str) -> Report:
     line = report.line or lines.get(report.pc - module_low - 1, 0)
     other = report.other_line or lines.get(report.other_pc - module_low - 1, 0)
-    message = report.message.decode("utf-8", "replace")
+    kind = REPORT_KINDS.get(report.kind, "unknown")
+    message = f"kernel {kernel}: " + report.message.decode("utf-8", "replace")
     if other:
         message += f"; the other access is at line {other}"
     if report.repeats:
         message += f" ({report.repeats} more like this)"
-    return Report(REPORT_KINDS.get(report.kind, "unknown"), max(line, 0), message)
+    array = report.name.decode("utf-8", "replace")
+    return Report(
+        kind=kind,
+        line=max(line, 0),
+        message=message,
+        kernel=kernel,
+        threads=_parties(report),
+        other_line=max(other, 0),
+        place=f"buffer({report.buffer})" if report.buffer >= 0 else array,
+        offset=report.offset,
+    )
+
+
+def _parties(report: LaunchReport) -> tuple[tuple[int, int], ...]:
+    parties = ((report.threadgroup, report.thread), (report.other_threadgroup, report.other_thread))
+    return tuple(party for party in parties if party[1] >= 0)
 
 
 @functools.lru_cache(maxsize=256)
@@ -55,7 +62,10 @@ def _lines(library: Path, offsets: frozenset[int]) -> dict[int, int]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise SimulatorError(f"addr2line, which finds the lines of reports, does not run: {error}") from error
+        raise SimulatorError(
+            "addr2line, which finds the lines of reports, does not run: it is in binutils (Debian, Ubuntu: "
+            f"apt install binutils); {error}"
+        ) from error
     return dict(_first_own_lines(done.stdout.splitlines()))
 
 

@@ -25,7 +25,8 @@ from .translate_attributes import (
 from .translate_declarations import Declaration, after_template_header, walk
 
 MAX_BUFFERS = 31
-SIZE_SUFFIX = "_threadgroup_bytes"  # of the symbol that gives a kernel's static threadgroup memory
+# Of the symbols that give a kernel's static threadgroup memory, and the line of its largest array.
+SIZE_SUFFIX, LARGEST_SUFFIX = "_threadgroup_bytes", "_largest_array_line"
 MAX_DYNAMIC_ARRAYS = 8
 _NOT_A_POSITION_TYPE = {
     "int",
@@ -172,8 +173,9 @@ def _add_entry(
     kinds = ", ".join(f"::msl_::ki<::msl_::{parameter.kind}, {parameter.index}>" for parameter in parameters)
     signature = f"void {symbol}(const MslArgs* arguments, const MslThread* thread)"
     size = f"unsigned {symbol}{SIZE_SUFFIX}() {{ return ::msl_::declared_bytes(&{reference}); }}"
+    largest = f"int {symbol}{LARGEST_SUFFIX}() {{ return ::msl_::largest_line(&{reference}); }}"
     call = f"{signature} {{ ::msl_::kis<{kinds}>::call(&{reference}, arguments, thread); }}"
-    return f' extern "C" {call} extern "C" {size}'
+    return f' extern "C" {call} extern "C" {size} extern "C" {largest}'
 
 
 def _read_instantiation(

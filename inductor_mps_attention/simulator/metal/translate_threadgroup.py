@@ -14,7 +14,8 @@ from .translate_declarations import Declaration
 _STATEMENT_STARTS = {"{", "}", ";", ")", ":"}
 _LEADING = {"volatile", "static", "const"}
 # What the edits below use. `first_use` runs an initialiser once per threadgroup: the arena is filled with ones bits
-# before each threadgroup starts. `declared` notes at load time how large the arrays of a kernel are.
+# before each threadgroup starts. `declared` notes at load time how large the arrays of a kernel are, and where
+# they stand.
 PRELUDE = """\
 namespace msl_ {
 template <int id> __attribute__((noinline, no_sanitize("thread"))) bool first_use() {
@@ -23,21 +24,27 @@ template <int id> __attribute__((noinline, no_sanitize("thread"))) bool first_us
   used = 1;
   return true;
 }
-struct Declared { const void* kernel; unsigned bytes; Declared* next; };
+struct Declared { const void* kernel; unsigned bytes; int line; Declared* next; };
 static Declared* all_declared = nullptr;
-template <auto kernel, class T, int id> struct Declaration {
+template <auto kernel, class T, int id, int line> struct Declaration {
   static inline Declared entry{};
   static bool add() {
-    entry = {(const void*)kernel, (unsigned)(sizeof(T) + 15) / 16 * 16, all_declared};
+    entry = {(const void*)kernel, (unsigned)(sizeof(T) + 15) / 16 * 16, line, all_declared};
     all_declared = &entry;
     return true;
   }
 };
-template <auto kernel, class T, int id> const bool declared = Declaration<kernel, T, id>::add();
+template <auto kernel, class T, int id, int line> const bool declared = Declaration<kernel, T, id, line>::add();
 template <class F> unsigned declared_bytes(F* kernel) {
   unsigned total = 0;
   for (Declared* at = all_declared; at; at = at->next) total += at->kernel == (const void*)kernel ? at->bytes : 0;
   return total;
+}
+template <class F> int largest_line(F* kernel) {
+  const Declared* largest = nullptr;
+  for (const Declared* at = all_declared; at; at = at->next)
+    if (at->kernel == (const void*)kernel && (!largest || at->bytes > largest->bytes)) largest = at;
+  return largest ? largest->line : 0;
 }
 }
 """
@@ -151,7 +158,7 @@ def _declare(source: Source, base: str, start: int, stop: int, number: int, kern
     arena = f'::msl_::tg<{kind}, {number}>("{name}", __LINE__)'
     code = f" using {kind} = {base} {dimensions}; {kind}& {name} = {arena};"
     if kernel:
-        code += f" (void)::msl_::declared<&{kernel}, {kind}, {number}>;"
+        code += f" (void)::msl_::declared<&{kernel}, {kind}, {number}, __LINE__>;"
     if at == stop:
         return code
     initialiser = source.edited(at, stop)

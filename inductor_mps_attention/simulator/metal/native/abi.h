@@ -32,18 +32,19 @@ enum MslKind {
     MSL_READ_ONLY_WRITE = 5,      // write to a `constant` or `const` buffer
     MSL_BARRIER_NOT_REACHED = 6,  // some threads returned, or some lanes went elsewhere
     MSL_BARRIER_MISMATCH = 7,     // threads of one threadgroup wait at different barriers
-    MSL_DIVERGENT_OPERATION = 8,  // warning: a simdgroup operation executed by a part of the simdgroup
+    MSL_DIVERGENT_OPERATION = 8,  // a matrix product by a part of the simdgroup; warning: another lane operation
     MSL_THREADGROUP_MEMORY = 9,   // threadgroup arrays exceed the limit, 32 KiB on Apple GPUs
     MSL_ENDLESS_WAIT = 10,        // a thread spins on an atomic that no other thread can change any more
     MSL_UNSUPPORTED = 11,         // a synchronising operation in a kernel launched as FIBERLESS
     MSL_STACK_OVERFLOW = 12,      // private arrays of a thread exceed the fiber's stack
+    MSL_INACTIVE_LANE = 13,       // warning: a shuffle reads the value of a lane that takes no part in it
 };
 
 enum MslCounter {
     MSL_COUNT_THREADGROUPS = 0,
     MSL_COUNT_PRODUCTS = 1,            // 8x8x8 multiply-accumulates, counted once a simdgroup
-    MSL_COUNT_COLLECTIVES = 2,         // other simd_ and quad_ operations, once a simdgroup
-    MSL_COUNT_DIVERGENT = 3,           // of both: executed by a part of the simdgroup
+    MSL_COUNT_COLLECTIVES = 2,         // simd_ and quad_ operations that are no shuffles, once a simdgroup
+    MSL_COUNT_DIVERGENT = 3,           // of products, collectives and shuffles: by a part of the simdgroup
     MSL_COUNT_BARRIERS = 4,            // threadgroup_barrier, once a threadgroup
     MSL_COUNT_SIMDGROUP_BARRIERS = 5,  // once a simdgroup
     MSL_COUNT_ATOMICS = 6,             // once a thread
@@ -51,6 +52,8 @@ enum MslCounter {
     MSL_COUNT_DEVICE_WRITTEN = 8,
     MSL_COUNT_THREADGROUP_READ = 9,
     MSL_COUNT_THREADGROUP_WRITTEN = 10,
+    MSL_COUNT_SHUFFLES = 11,  // once a simdgroup
+    MSL_COUNT_EXP2 = 12,      // calls of exp2, once a thread and element
     MSL_COUNTERS = 16,
 };
 
@@ -97,10 +100,9 @@ struct MslLaunch {
     uint32_t nworkers, order, seed;
     uint32_t check;   // 1: the module was built with -fsanitize=thread and its accesses are checked
     uint32_t poison;  // 1: threadgroup memory starts as 0xFF bytes (NaN) in every threadgroup
-    uint32_t
-        inactive_fill;  // byte that a shuffle reads from an inactive lane (undefined in Metal): 0, or 0xFF to be strict
-    uint32_t tg_limit;  // bytes of threadgroup memory allowed
-    uint32_t stack_kb;  // of each thread's private stack
+    uint32_t inactive_fill;  // byte that a shuffle reads from a lane that takes no part (undefined in Metal): 0 or 0xFF
+    uint32_t tg_limit;       // bytes of threadgroup memory allowed
+    uint32_t stack_kb;       // of each thread's private stack
     uint32_t dyn_tg[MSL_MAX_DYNAMIC_ARRAYS];  // bytes of `[[threadgroup(n)]]` arguments
     // in, check mode: the memory that the kernel may touch, and the module's own range
     uint32_t nregions;
@@ -108,6 +110,7 @@ struct MslLaunch {
     uint32_t reg_gran[MSL_MAX_REGIONS];  // bytes of one element: the smallest unit that threads share without a race
     uint32_t reg_rw[MSL_MAX_REGIONS];    // 1: writable
     int32_t reg_index[MSL_MAX_REGIONS];  // buffer index shown in reports
+    uint32_t guard;                      // bytes on both sides of each that belong to nobody
     uint64_t mod_lo, mod_hi;
     // out
     uint32_t nreports;  // found in all; the first MSL_MAX_REPORTS distinct ones are stored
@@ -141,7 +144,9 @@ void msl_tg_barrier(uint32_t flags, int line);
 void msl_sg_barrier(uint32_t flags, int line);
 // `granule`: bytes of the smallest element of the array; threads share nothing smaller without a race.
 void* msl_tg_alloc(const void* key, size_t size, const char* name, int line, size_t granule);
-uint32_t msl_inactive_fill();
+uint32_t msl_inactive_fill(int lane);  // the byte of a value that is read from a lane that takes no part
+void msl_count_shuffle();
+extern __thread uint64_t msl_exp2_calls __attribute__((tls_model("initial-exec")));
 uint32_t msl_atomic_rmw32(void* p, int op, uint32_t value);  // op: MslAtomic
 uint64_t msl_atomic_rmw64(void* p, int op, uint64_t value);
 int msl_atomic_cas32(void* p, void* expected, uint32_t value);

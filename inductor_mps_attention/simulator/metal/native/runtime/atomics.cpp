@@ -96,8 +96,9 @@ template <class T>
 T checked_modify(void* p, int op, T value, void* pc) {
     Threadgroup* group = current;
     group->counters[MSL_COUNT_ATOMICS]++;
-    bool look = op == MSL_ATOMIC_LOAD;
-    if (group->check && !check_access(p, sizeof(T), !look, true, pc)) return 0;
+    bool look = op == MSL_ATOMIC_LOAD, reads = op != MSL_ATOMIC_STORE && op != MSL_ATOMIC_EXCHANGE;
+    if (group->check && reads && !check_access(p, sizeof(T), false, true, pc)) return 0;
+    if (group->check && !look && !check_access(p, sizeof(T), true, true, pc)) return 0;
     T old = modify(static_cast<T*>(p), op, value);
     if (look) note_look(group, p, sizeof(T), pc);
     return old;
@@ -120,6 +121,7 @@ extern "C" int msl_atomic_cas32(void* p, void* expected, uint32_t value) {
     Threadgroup* group = current;
     void* pc = __builtin_return_address(0);
     group->counters[MSL_COUNT_ATOMICS]++;
+    if (group->check && !check_access(p, sizeof value, false, true, pc)) return 1;
     if (group->check && !check_access(p, sizeof value, true, true, pc)) return 1;
     bool done = __atomic_compare_exchange_n(static_cast<uint32_t*>(p), static_cast<uint32_t*>(expected), value, false,
                                             __ATOMIC_RELAXED, __ATOMIC_RELAXED);

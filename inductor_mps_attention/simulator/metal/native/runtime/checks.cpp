@@ -1,5 +1,6 @@
 #include "checks.h"
 
+#include "scheduler.h"
 #include "shadow.h"
 
 namespace runtime {
@@ -12,7 +13,7 @@ bool private_memory(const Threadgroup* group, const Lane* lane, const void* addr
     if (inside(address, lane->stack_low, lane->stack_high)) return true;
     if (inside(address, group, group + 1)) return true;
     if (inside(address, group->lanes, group->lanes + MSL_MAX_THREADS)) return true;
-    return inside(address, &msl_thread, &msl_thread + 1);
+    return inside(address, &msl_thread, &msl_thread + 1) || inside(address, &msl_exp2_calls, &msl_exp2_calls + 1);
 }
 
 bool another_stack(const Threadgroup* group, const void* address) {
@@ -23,6 +24,11 @@ bool another_stack(const Threadgroup* group, const void* address) {
 
 void count_bytes(Threadgroup* group, const Access& access, MslCounter read, MslCounter written) {
     group->counters[access.write ? written : read] += access.size;
+}
+
+bool inside_arena(const Threadgroup* group, const Access& access) {
+    return inside(access.address, group->arena, group->arena + ARENA_BYTES) &&
+           access.size <= static_cast<size_t>(group->arena + ARENA_BYTES - access.address);
 }
 
 bool check_threadgroup_memory(Threadgroup* group, const Access& access) {
@@ -52,9 +58,25 @@ bool check_region(Threadgroup* group, const Access& access, uint32_t region) {
     return true;
 }
 
-void report_nearest_buffer(Threadgroup* group, const Access& access) {
+// Whether a stray access meets only memory that was put there for it: it may be done, and the thread goes on.
+bool within_a_guard(const MslLaunch* launch, const Access& access) {
+    uint64_t address = reinterpret_cast<uint64_t>(access.address);
+    for (uint32_t i = 0; i < launch->nregions; ++i) {
+        uint64_t low = launch->reg_lo[i] - launch->guard, high = launch->reg_hi[i] + launch->guard;
+        if (address >= low && address < high && access.size <= high - address) return true;
+    }
+    return false;
+}
+
+// Far from everything that the kernel was given: told as an offset from what is nearest.
+void report_outside(Threadgroup* group, const Access& access) {
+    constexpr uint64_t NULL_PAGES = 1 << 20;
     MslLaunch* launch = group->launch;
-    uint64_t address = reinterpret_cast<uint64_t>(access.address), smallest = ~uint64_t(0);
+    uint64_t address = reinterpret_cast<uint64_t>(access.address);
+    if (address < NULL_PAGES) return report_null_pointer(group, access);
+    int64_t from_arena = static_cast<int64_t>(address - reinterpret_cast<uint64_t>(group->arena));
+    uint64_t smallest = from_arena < 0 ? -static_cast<uint64_t>(from_arena) : static_cast<uint64_t>(from_arena);
+    if (!group->array_count) smallest = ~uint64_t(0);
     int buffer = -1;
     bool past_end = true;
     for (uint32_t i = 0; i < launch->nregions; ++i) {
@@ -69,6 +91,7 @@ void report_nearest_buffer(Threadgroup* group, const Access& access) {
         buffer = launch->reg_index[i];
         past_end = past;
     }
+    if (buffer < 0) return report_outside_arrays(group, access, from_arena);
     report_outside_buffers(group, access, smallest, past_end, buffer);
 }
 
@@ -81,13 +104,15 @@ bool check_access(const void* address, size_t size, bool write, bool atomic, voi
     Lane* lane = running_lane();
     if (private_memory(group, lane, address)) return true;
     Access access{static_cast<const char*>(address), size, write, atomic, pc};
-    if (inside(address, group->arena, group->arena + ARENA_BYTES)) return check_threadgroup_memory(group, access);
+    if (inside_arena(group, access)) return check_threadgroup_memory(group, access);
     for (uint32_t i = 0; i < group->launch->nregions; ++i)
         if (check_region(group, access, (group->last_region + i) % group->launch->nregions)) return true;
     uint64_t value = reinterpret_cast<uint64_t>(address);
     if (value >= group->launch->mod_lo && value + size <= group->launch->mod_hi) return true;
     if (another_stack(group, address)) return true;  // operands of a lane operation
-    report_nearest_buffer(group, access);
+    report_outside(group, access);
+    // Nothing can stop the compiled access that follows, so the threadgroup ends here.
+    if (!within_a_guard(group->launch, access)) abandon(group);
     return false;
 }
 

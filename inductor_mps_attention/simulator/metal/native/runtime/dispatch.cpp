@@ -80,7 +80,6 @@ extern "C" int msl_dispatch(MslLaunch* launch) {
 
 extern "C" size_t msl_launch_size() { return sizeof(MslLaunch); }
 extern "C" size_t msl_report_size() { return sizeof(MslReport); }
-extern "C" uint32_t msl_inactive_fill() { return current->launch->inactive_fill; }
 
 extern "C" int msl_module_range(void* symbol, uint64_t* low, uint64_t* high) {
     Dl_info info;

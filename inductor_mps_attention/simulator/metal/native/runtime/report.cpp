@@ -79,6 +79,19 @@ MslReport start(const Threadgroup* group, MslKind kind, MslSeverity severity, co
 
 const Lane& first_of(const Simdgroup* simdgroup, uint32_t lanes) { return simdgroup->lanes[__builtin_ctz(lanes)]; }
 
+const Lane* first_returned(const Threadgroup* group) {
+    for (uint32_t i = 0; i < group->simdgroup_count; ++i) {
+        const Simdgroup& simdgroup = group->simdgroups[i];
+        if (simdgroup.live != simdgroup.all) return &first_of(&simdgroup, simdgroup.all & ~simdgroup.live);
+    }
+    return nullptr;
+}
+
+void name_other(MslReport& report, const Lane& lane) {
+    report.other_thread = static_cast<int32_t>(lane.thread.index_tg);
+    report.other_threadgroup = report.threadgroup;
+}
+
 }  // namespace
 
 void report_race(Threadgroup* group, uint32_t kind, const Access& access, const Place& place, const Party& other) {
@@ -106,17 +119,27 @@ void report_read_only_write(Threadgroup* group, const Access& access, const Plac
            place.offset, report.thread, group->index);
 }
 
-void report_outside_arrays(Threadgroup* group, const Access& access, size_t arena_offset) {
+void report_outside_arrays(Threadgroup* group, const Access& access, int64_t arena_offset) {
     const ThreadgroupArray* nearest = nullptr;
     for (int i = 0; i < group->array_count; ++i)
-        if (group->arrays[i].offset <= arena_offset) nearest = &group->arrays[i];
+        if (static_cast<int64_t>(group->arrays[i].offset) <= arena_offset) nearest = &group->arrays[i];
     if (!nearest && group->array_count) nearest = &group->arrays[0];
-    Place place{-1, nearest ? nearest->name : "", nearest ? arena_offset - nearest->offset : 0};
+    size_t offset = static_cast<size_t>(arena_offset) - (nearest ? nearest->offset : 0);
+    Place place{-1, nearest ? nearest->name : "", offset};
     MslReport report = start(group, MSL_OUT_OF_BOUNDS, MSL_ERROR, access, place);
     finish(group, report,
            "out-of-bounds %s of %zu bytes by thread %d of threadgroup %u: %s + %lld, which has %zu bytes",
            verb(access.write), access.size, report.thread, group->index, PlaceText(place).text,
            static_cast<long long>(place.offset), nearest ? nearest->size : 0);
+}
+
+void report_null_pointer(Threadgroup* group, const Access& access) {
+    MslReport report = start(group, MSL_OUT_OF_BOUNDS, MSL_ERROR, access, Place{-1, nullptr, 0});
+    finish(group, report,
+           "out-of-bounds %s of %zu bytes by thread %d of threadgroup %u: at address %#llx, through the null pointer "
+           "of a buffer that is not given",
+           verb(access.write), access.size, report.thread, group->index,
+           static_cast<unsigned long long>(report.address));
 }
 
 void report_outside_buffers(Threadgroup* group, const Access& access, size_t distance, bool past_end, int buffer) {
@@ -130,17 +153,39 @@ void report_outside_buffers(Threadgroup* group, const Access& access, size_t dis
 
 void report_divergent_operation(Threadgroup* group, const Simdgroup* simdgroup, const Lane& leader, uint32_t active) {
     MslReport report = start(group, MSL_DIVERGENT_OPERATION, MSL_WARNING, leader);
-    finish(
-        group, report,
-        "simdgroup operation in divergent control flow: simdgroup %d of threadgroup %u, active lanes 0x%08x of 0x%08x",
-        simdgroup->index, group->index, active, simdgroup->all);
+    name_other(report, first_of(simdgroup, simdgroup->live & ~active));
+    finish(group, report,
+           "simdgroup operation by a part of simdgroup %d of threadgroup %u: lanes 0x%08x of 0x%08x take part, with "
+           "thread %d, without thread %d",
+           simdgroup->index, group->index, active, simdgroup->live, report.thread, report.other_thread);
+}
+
+void report_partial_product(Threadgroup* group, const Simdgroup* simdgroup, const Lane& leader, uint32_t active) {
+    MslReport report = start(group, MSL_DIVERGENT_OPERATION, MSL_ERROR, leader);
+    uint32_t others = simdgroup->all & ~active;
+    if (others) name_other(report, first_of(simdgroup, others));
+    finish(group, report,
+           "simdgroup matrix product by a part of simdgroup %d of threadgroup %u: lanes 0x%08x of 32 take part, with "
+           "thread %d, without thread %d (-1: it does not exist)",
+           simdgroup->index, group->index, active, report.thread, report.other_thread);
+}
+
+void report_inactive_lane(Threadgroup* group, const Simdgroup* simdgroup, const Lane& leader, uint32_t absent) {
+    MslReport report = start(group, MSL_INACTIVE_LANE, MSL_WARNING, leader);
+    finish(group, report,
+           "a shuffle in simdgroup %d of threadgroup %u reads lanes 0x%08x, which take no part in it: the values are "
+           "undefined",
+           simdgroup->index, group->index, absent);
 }
 
 void report_partial_simdgroup_barrier(Threadgroup* group, const Simdgroup* simdgroup) {
     uint32_t lanes = simdgroup->at_simdgroup_barrier;
     MslReport report = start(group, MSL_BARRIER_NOT_REACHED, MSL_ERROR, first_of(simdgroup, lanes));
-    finish(group, report, "simdgroup_barrier reached by lanes 0x%08x of 0x%08x only, simdgroup %d of threadgroup %u",
-           lanes, simdgroup->all, simdgroup->index, group->index);
+    name_other(report, first_of(simdgroup, simdgroup->all & ~lanes));
+    finish(group, report,
+           "simdgroup_barrier reached by lanes 0x%08x of 0x%08x only, simdgroup %d of threadgroup %u: by thread %d, "
+           "not by thread %d",
+           lanes, simdgroup->all, simdgroup->index, group->index, report.thread, report.other_thread);
 }
 
 void report_barrier_mismatch(Threadgroup* group) {
@@ -157,8 +202,7 @@ void report_barrier_mismatch(Threadgroup* group) {
     MslReport report = start(group, MSL_BARRIER_MISMATCH, MSL_ERROR, *one);
     report.other_pc = reinterpret_cast<uint64_t>(two->pc);
     report.other_line = two->line;
-    report.other_thread = static_cast<int32_t>(two->thread.index_tg);
-    report.other_threadgroup = group->index;
+    name_other(report, *two);
     finish(group, report,
            "threads of threadgroup %u wait at different barriers: thread %d at line %d, thread %d at line %d",
            group->index, report.thread, report.line, report.other_thread, report.other_line);
@@ -169,8 +213,11 @@ void report_barrier_after_return(Threadgroup* group) {
         const Simdgroup* simdgroup = &group->simdgroups[i];
         if (!simdgroup->at_barrier) continue;
         MslReport report = start(group, MSL_BARRIER_NOT_REACHED, MSL_ERROR, first_of(simdgroup, simdgroup->at_barrier));
-        finish(group, report, "threadgroup_barrier not reached by %u threads of threadgroup %u that already returned",
-               group->returned, group->index);
+        if (const Lane* returned = first_returned(group)) name_other(report, *returned);
+        finish(group, report,
+               "threadgroup_barrier not reached by %u threads of threadgroup %u that already returned: by thread %d, "
+               "not by thread %d",
+               group->returned, group->index, report.thread, report.other_thread);
         return;
     }
 }

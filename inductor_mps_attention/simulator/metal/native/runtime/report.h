@@ -30,9 +30,12 @@ struct Party {
 void report_race(Threadgroup* group, uint32_t kind, const Access& access, const Place& place, const Party& other);
 void report_uninitialised(Threadgroup* group, const Access& access, const Place& place);
 void report_read_only_write(Threadgroup* group, const Access& access, const Place& place);
-void report_outside_arrays(Threadgroup* group, const Access& access, size_t arena_offset);
+void report_outside_arrays(Threadgroup* group, const Access& access, int64_t arena_offset);
+void report_null_pointer(Threadgroup* group, const Access& access);
 void report_outside_buffers(Threadgroup* group, const Access& access, size_t distance, bool past_end, int buffer);
 void report_divergent_operation(Threadgroup* group, const Simdgroup* simdgroup, const Lane& leader, uint32_t active);
+void report_partial_product(Threadgroup* group, const Simdgroup* simdgroup, const Lane& leader, uint32_t active);
+void report_inactive_lane(Threadgroup* group, const Simdgroup* simdgroup, const Lane& leader, uint32_t absent);
 void report_partial_simdgroup_barrier(Threadgroup* group, const Simdgroup* simdgroup);
 void report_barrier_mismatch(Threadgroup* group);
 void report_barrier_after_return(Threadgroup* group);

@@ -7,6 +7,7 @@
 #include "shadow.h"
 
 __thread const MslThread* msl_thread __attribute__((tls_model("initial-exec")));
+__thread uint64_t msl_exp2_calls __attribute__((tls_model("initial-exec")));
 
 namespace runtime {
 
@@ -46,7 +47,16 @@ bool runnable(const Simdgroup& simdgroup) {
 void execute(Threadgroup* group, Simdgroup* simdgroup, MslOpFn run, uint32_t lanes) {
     group->counters[run == &run_product ? MSL_COUNT_PRODUCTS : MSL_COUNT_COLLECTIVES]++;
     if (lanes == simdgroup->all) simdgroup->operation_epoch++;
+    const Lane& first = simdgroup->lanes[__builtin_ctz(lanes)];
+    // A matrix is spread over 32 lanes: with fewer its product is undefined. Other operations are defined over the
+    // lanes that take part, and lanes that returned or do not exist are no divergence.
+    if (group->check && run == &run_product && lanes != ALL_LANES)
+        report_partial_product(group, simdgroup, first, lanes);
+    else if (group->check && lanes != simdgroup->live)
+        report_divergent_operation(group, simdgroup, first, lanes);
+    group->absent_lanes = 0;
     run(simdgroup->operands, lanes);
+    if (group->check && group->absent_lanes) report_inactive_lane(group, simdgroup, first, group->absent_lanes);
     simdgroup->in_operation &= ~lanes;
     simdgroup->ready |= lanes;
 }
@@ -65,10 +75,7 @@ void execute_divergent(Threadgroup* group, Simdgroup* simdgroup) {
         if (simdgroup->lanes[lane].operation == first.operation && simdgroup->lanes[lane].line == first.line)
             active |= 1u << lane;
     }
-    if (active != simdgroup->all) {
-        group->counters[MSL_COUNT_DIVERGENT]++;
-        if (group->check) report_divergent_operation(group, simdgroup, first, active);
-    }
+    if (active != simdgroup->all) group->counters[MSL_COUNT_DIVERGENT]++;
     execute(group, simdgroup, first.operation, active);
     simdgroup->uniform = false;
 }
@@ -172,13 +179,13 @@ void retire(Lane* lane) {
 void make_way(Threadgroup* group) {
     Lane* lane = running_lane();
     uint32_t count = group->simdgroup_count;
+    lane->simdgroup->made_way = static_cast<int>(lane->thread.lane);
     for (uint32_t step = 1; step <= count; ++step) {
         Simdgroup* simdgroup = &group->simdgroups[(lane->simdgroup->index + step) % count];
         uint32_t others = simdgroup == lane->simdgroup ? simdgroup->ready & ~lane->bit : simdgroup->ready;
         if (!others && (simdgroup == lane->simdgroup || !unblock(group, simdgroup))) continue;
         if (!others) others = simdgroup->ready;
-        int after = simdgroup == lane->simdgroup ? static_cast<int>(lane->thread.lane) : -1;
-        switch_to(lane, &simdgroup->lanes[pick(group, others, after)]);
+        switch_to(lane, &simdgroup->lanes[pick(group, others, simdgroup->made_way)]);
         return;
     }
 }
@@ -227,6 +234,16 @@ extern "C" void msl_collective(MslOpFn operation, void* operands, int line) {
     if (__builtin_expect(lane->special, 0) && !prepare(lane, "a simdgroup operation", line, pc)) return;
     lane->simdgroup->operands[lane->thread.lane] = operands;
     wait_in_operation(lane, operation, line, pc);
+}
+
+extern "C" void msl_count_shuffle() {
+    current->counters[MSL_COUNT_SHUFFLES]++;
+    current->counters[MSL_COUNT_COLLECTIVES]--;  // where `execute` has counted it
+}
+
+extern "C" uint32_t msl_inactive_fill(int lane) {
+    if (lane >= 0 && lane < MSL_LANES) current->absent_lanes |= 1u << lane;
+    return current->launch->inactive_fill;
 }
 
 extern "C" MslPair msl_product(MslPair a, MslPair b, MslPair c, int line) {

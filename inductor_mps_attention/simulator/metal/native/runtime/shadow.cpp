@@ -46,11 +46,17 @@ bool reads_ordered(const Cell& cell, const Stamp& now, uint32_t operation_epoch)
     return same_group && (read.epoch != now.epoch || (same_simdgroup && read.simdgroup_epoch != now.simdgroup_epoch));
 }
 
-void judge_race(Threadgroup* group, Cell& cell, const Access& access, const Place& place, const Stamp& earlier,
-                void* pc, bool earlier_write) {
+// The last thread that read an element, or the one before if the last is the running thread itself.
+Party reader_of(const Cell& cell, const Stamp& now) {
+    bool own = cell.read.thread == now.thread && cell.read.threadgroup == now.threadgroup;
+    if (own && cell.earlier_reader)
+        return Party{cell.earlier_reader - 1, cell.earlier_threadgroup, cell.earlier_pc, false};
+    return Party{cell.read.thread - 1, cell.read.threadgroup, cell.read_pc, false};
+}
+
+void judge_race(Threadgroup* group, Cell& cell, const Access& access, const Place& place, const Party& other) {
     if (cell.reported) return;
-    Party other{earlier.thread - 1, earlier.threadgroup, pc, earlier_write};
-    bool may_be_same = earlier_write && access.write && !access.atomic && earlier.threadgroup == group->index;
+    bool may_be_same = other.write && access.write && !access.atomic && other.threadgroup == group->index;
     if (may_be_same && access.size <= sizeof pending.before) {
         if (pending.active) return;  // another element of the same access
         pending = PendingWrite{true, access, place, other, {}};
@@ -74,6 +80,11 @@ void note_read(Cell& cell, const Stamp& now, uint32_t operation_epoch, void* pc)
     else if (last.thread != now.thread && cell.readers == ONE_THREAD)
         cell.readers = ONE_SIMDGROUP;
     if (cell.readers == SEVERAL_SIMDGROUPS && live) return;
+    if (last.thread && (last.thread != now.thread || last.threadgroup != now.threadgroup)) {
+        cell.earlier_reader = last.thread;
+        cell.earlier_threadgroup = last.threadgroup;
+        cell.earlier_pc = cell.read_pc;
+    }
     cell.read = now;
     cell.read_operation_epoch = operation_epoch;
     cell.read_pc = pc;
@@ -88,13 +99,14 @@ void touch_cell(Threadgroup* group, Cell& cell, const Access& access, const Plac
         report_uninitialised(group, access, place);
     }
     if (cell.write.thread && !both_atomic && !ordered(cell.write, now))
-        judge_race(group, cell, access, place, cell.write, cell.write_pc, true);
+        judge_race(group, cell, access, place,
+                   Party{cell.write.thread - 1, cell.write.threadgroup, cell.write_pc, true});
     if (!access.write) {
         note_read(cell, now, operation_epoch, access.pc);
         return;
     }
     if (cell.read.thread && !(access.atomic && cell.read.atomic) && !reads_ordered(cell, now, operation_epoch))
-        judge_race(group, cell, access, place, cell.read, cell.read_pc, false);
+        judge_race(group, cell, access, place, reader_of(cell, now));
     cell.write = now;
     cell.write_pc = access.pc;
     cell.initialised = true;

@@ -19,8 +19,11 @@ struct Cell {
     uint32_t read_operation_epoch;
     Readers readers;
     bool initialised, reported;
+    uint16_t earlier_reader;  // as Stamp::thread: another one than `read`, to name in a report of a race with readers
+    uint32_t earlier_threadgroup;
     void* write_pc;
     void* read_pc;
+    void* earlier_pc;
 };
 
 // The cells of one buffer or threadgroup array: one a granule, the smallest unit accessed so far.

@@ -40,6 +40,7 @@ struct Simdgroup {
     uint32_t ready, in_operation, at_barrier, at_simdgroup_barrier;
     uint32_t all;   // lanes that exist
     uint32_t live;  // lanes that have not returned
+    int made_way;   // the lane that last let others go first: the next turn is that of the lane after it
     int index;
     bool uniform;  // all lanes in_operation wait in first_operation at first_line
     MslOpFn first_operation;
@@ -75,6 +76,7 @@ struct Threadgroup {
     uint32_t order;
     uint64_t random_state;
     uint32_t idle_atomics;  // atomic loads since a lane last made way for another
+    uint32_t absent_lanes;  // whose values the lane operation in progress reads though they take no part in it
     // Threadgroup memory.
     char* arena;
     size_t arena_used;

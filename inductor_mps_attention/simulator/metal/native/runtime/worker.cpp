@@ -135,6 +135,7 @@ void start_simdgroups(Threadgroup* group) {
         simdgroup.index = static_cast<int>(i);
         simdgroup.lanes = &group->lanes[i * MSL_LANES];
         simdgroup.uniform = true;
+        simdgroup.made_way = group->order == MSL_REVERSE ? MSL_LANES : -1;
         simdgroup.barrier_flags = 0;
         simdgroup.threadgroup_epoch = simdgroup.device_epoch = simdgroup.operation_epoch = 0;
     }
@@ -225,7 +226,8 @@ void start_launch(Worker* worker, MslLaunch* launch) {
     place_dynamic_arrays(group, launch);
 }
 
-void add_counters(MslLaunch* launch, const Threadgroup* group) {
+void add_counters(MslLaunch* launch, Threadgroup* group) {
+    group->counters[MSL_COUNT_EXP2] = msl_exp2_calls;
     for (int i = 0; i < MSL_COUNTERS; ++i)
         __atomic_fetch_add(&launch->counters[i], group->counters[i], __ATOMIC_RELAXED);
 }
@@ -253,6 +255,7 @@ void run_threadgroups(MslLaunch* launch, const Grid& grid, std::atomic<uint64_t>
     bool fibers = launch->order != MSL_FIBERLESS;
     if (fibers) worker->stacks.reserve(threads, static_cast<size_t>(launch->stack_kb) << 10);
     start_launch(worker, launch);
+    msl_exp2_calls = 0;
     current = group;
     uint64_t at_once = fibers || threads >= THREADS_AT_ONCE ? uint64_t(1) : THREADS_AT_ONCE / threads;
     for (uint64_t begin; (begin = next->fetch_add(at_once)) < grid.total;) {

@@ -6,6 +6,10 @@
 #error "Metal's half needs _Float16, which C++ has on aarch64 from g++ 13 on, or in clang"
 #endif
 
+#if defined(__x86_64__) && defined(__clang__) && __clang_major__ < 15
+#error "Metal's half needs _Float16, which clang has on x86-64 from version 15 on: install that, or g++ 12"
+#endif
+
 // Library functions are part of their caller, as on a GPU: an access inside one is attributed to the user's line.
 #define MSL_INLINE inline __attribute__((always_inline))
 

@@ -138,6 +138,7 @@ MSL_OPERATION void broadcast_first_quads(void* const* operands, uint32_t lanes) 
 // undefined value in Metal; the launch says which.
 template <class T, class Source>
 MSL_OPERATION void shuffle(void* const* operands, uint32_t lanes) {
+    msl_count_shuffle();
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
         LaneShuffle<T>& own = shuffle_of<T>(operands, lane);
@@ -147,7 +148,7 @@ MSL_OPERATION void shuffle(void* const* operands, uint32_t lanes) {
         else if (source >= 0 && source < MSL_LANES && (lanes >> source & 1))
             own.result = shuffle_of<T>(operands, source).value;
         else
-            __builtin_memset(static_cast<void*>(&own.result), static_cast<int>(msl_inactive_fill()), sizeof(T));
+            __builtin_memset(static_cast<void*>(&own.result), static_cast<int>(msl_inactive_fill(source)), sizeof(T));
     }
 }
 

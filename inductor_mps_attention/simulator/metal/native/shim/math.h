@@ -10,6 +10,10 @@ namespace msl_detail {
 MSL_INLINE constexpr float larger(float x, float y) { return x < y || x != x ? y : x; }
 MSL_INLINE constexpr float smaller(float x, float y) { return y < x || x != x ? y : x; }
 
+MSL_INLINE float exp2_of(float x) {
+    ++msl_exp2_calls;
+    return __builtin_exp2f(x);
+}
 MSL_INLINE float exp10_of(float x) { return static_cast<float>(__builtin_pow(10.0, static_cast<double>(x))); }
 
 // Exact at multiples of 1/2, unlike sin(pi * x).

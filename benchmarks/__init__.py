@@ -1,0 +1,1 @@
+"""Measurements and surveys that are run by hand, each as `python -m benchmarks.NAME`."""
