@@ -10,6 +10,7 @@ import torch
 
 from inductor_mps_attention.simulator import settings
 from inductor_mps_attention.simulator.device import core as device_core
+from inductor_mps_attention.simulator.device.cpp_wrapper import refuse_cpp_wrapper
 from inductor_mps_attention.simulator.device.operators import supported_operators
 from inductor_mps_attention.simulator.device.storage import host_alias, patch_untyped_storage
 from inductor_mps_attention.simulator.errors import SimulatorError
@@ -37,6 +38,7 @@ def install() -> None:
             core.restrict_operators(supported_operators())
         _patch_bindings()
         patch_untyped_storage(core)
+        refuse_cpp_wrapper()
         _core = core
 
 

@@ -108,3 +108,49 @@ def test_wrong_arguments_fail_as_on_the_cpu():
         x @ x
     with pytest.raises(IndexError, match="out of range"):
         x.sum(4)
+
+
+ONE_SENTENCE = "no C\\+\\+ runtime: cpp_wrapper and AOTInductor need an MPS build"
+
+
+def test_the_cpp_wrapper_is_refused_in_one_sentence():  # and not in a page of errors of the C++ compiler
+    with torch._inductor.config.patch(cpp_wrapper=True), pytest.raises(RuntimeError, match=ONE_SENTENCE):
+        torch.compile(torch.sin)(torch.ones(3, device="mps"))
+    with torch._inductor.config.patch(cpp_wrapper=True):  # the CPU's C++ wrapper is not concerned
+        assert torch.compile(lambda x: x + 1)(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_ahead_of_time_compilation_is_refused_in_one_sentence(tmp_path):
+    program = torch.export.export(torch.nn.ReLU(), (torch.ones(3, device="mps"),))
+    with pytest.raises(RuntimeError, match=ONE_SENTENCE):
+        torch._inductor.aoti_compile_and_package(program, package_path=str(tmp_path / "model.pt2"))
+
+
+def test_the_cpp_wrapper_is_refused_where_inductor_was_imported_first():
+    program = """
+        import torch
+        import torch._inductor.codegen.cpp_wrapper_mps as wrapper
+        from inductor_mps_attention import simulator
+        simulator.install()
+        try:
+            wrapper.CppWrapperMps.create(False, None, None)
+        except simulator.SimulatorError as error:
+            print("C++ runtime" in str(error))
+    """
+    ran = run_python(program)
+    assert ran.stdout == "True\n", ran.stderr
+
+
+# A build with MPS has one operator for a whole LSTM, `_lstm_mps`. PyTorch's composite `lstm` goes to it in code that
+# only such a build compiles, so an LSTM is made of plain operators here; graphs with an LSTM differ from a Mac's.
+def test_an_lstm_runs_by_plain_operators_and_not_by_the_one_of_an_mps_build():
+    lstm, x = torch.nn.LSTM(4, 8, num_layers=2, batch_first=True), torch.randn(3, 5, 4)
+    expected = lstm(x)[0]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        got = lstm.to("mps")(x.to("mps"))[0]
+    torch.testing.assert_close(got.cpu(), expected)
+    names = {event.key for event in profile.key_averages()}
+    assert "aten::lstm" in names
+    assert "aten::_lstm_mps" not in names
+    with pytest.raises(NotImplementedError, match=r"_lstm_mps.* not simulated"):
+        torch.ops.aten._lstm_mps(x.to("mps"), [], [], True, 1, 0.0, False, False, True)
