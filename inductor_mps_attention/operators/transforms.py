@@ -33,5 +33,5 @@ def _may_have_tangent(tensor: Tensor) -> bool:
     try:
         return forward_ad.unpack_dual(tensor).tangent is not None
     except RuntimeError:
-        # Compiled code calls operators below autograd, where PyTorch asserts instead of telling: no level may be active.
+        # Compiled code calls operators below autograd, where PyTorch asserts and does not tell: no level may be active.
         return True

@@ -25,6 +25,9 @@ class Band:
     upper: int | None = None
 
 
+FULL = Band()
+
+
 @lru_cache(maxsize=64)
 def library(text: str, check: str, order: str):
     return compile_shader(text, check=check, order=order)
@@ -34,7 +37,7 @@ def run(
     inputs: list[Tensor],
     *,
     scale: float,
-    band: Band = Band(),
+    band: Band = FULL,
     aligned: bool = False,
     check: str = "off",
     order: str = "forward",

@@ -1,4 +1,4 @@
-"""PyTorch's own Metal attention, the flex template, from its text: both of its paths, in check mode, without a report."""
+"""PyTorch's own Metal attention, the flex template, from its text: both of its paths, checked, without a report."""
 
 from __future__ import annotations
 
