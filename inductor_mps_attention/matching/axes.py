@@ -15,7 +15,7 @@ from typing import Any
 from torch.fx import Node
 
 from .canonical import Op, canonical
-from .nodes import Size, argument, is_tensor, known, same_sizes, shape, source_of
+from .nodes import Size, argument, is_tensor, same_sizes, shape, source_of
 
 REGROUPED = 100
 INNER = 1000  # the contracted axis: of q and k in the first product
@@ -124,7 +124,3 @@ def _lead_in_order(axes: tuple[int, ...], lead: int) -> bool:
 
 def is_regrouped(axes: tuple[int, ...]) -> bool:
     return any(REGROUPED <= axis < INNER for axis in axes)
-
-
-def broadcasts_to(size: object, full: object) -> bool:
-    return known(size == full) or known(size == 1)
