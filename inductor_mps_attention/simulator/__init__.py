@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inductor_mps_attention.simulator import nvidia
     from inductor_mps_attention.simulator.device.installation import install, is_installed
     from inductor_mps_attention.simulator.device.memory import peak_memory, reset_peak_memory
     from inductor_mps_attention.simulator.device.shaders import options, reset_shaders, shaders
@@ -26,6 +27,7 @@ __all__ = [
     "compile_shader",
     "install",
     "is_installed",
+    "nvidia",
     "options",
     "peak_memory",
     "reset_peak_memory",
@@ -50,6 +52,8 @@ _MODULE_OF = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "nvidia":
+        return importlib.import_module(f"{__name__}.nvidia")
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

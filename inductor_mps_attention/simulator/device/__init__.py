@@ -2,8 +2,8 @@
 
 Where it is not as a build with MPS:
 
-- An LSTM runs, and is traced, as plain operators. A build with MPS has one operator for it, `_lstm_mps`, whose
-  backward takes a workspace of Apple's graph compiler; no CPU kernel can stand in for that pair.
+- An LSTM is one operator, `_lstm_mps`, as there; what its three workspaces hold is our own, in the same shapes. A
+  real build's backward takes the layers' outputs from before the dropout between them, by its source; ours from after.
 - `cpp_wrapper` and AOTInductor are refused: the C++ that they write needs a libtorch with MPS.
 - There are no sparse and no quantized tensors, and no pinned memory.
 - Numbers are the CPU kernels', and each operation is complete when its call returns.

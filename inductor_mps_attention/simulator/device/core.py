@@ -44,6 +44,11 @@ class Core:
         for name in names:
             self._library.mps_simulator_add_supported_operator(name.encode())
 
+    def run_whole(self, names: Iterable[str]) -> None:
+        """Operators that run their CPU kernel, though a composite of PyTorch's would come before it."""
+        for name in names:
+            self._library.mps_simulator_run_whole(name.encode())
+
     def resize_storage(self, storage: torch.UntypedStorage, size: int) -> None:
         """Gives a storage of the device `size` bytes; the common part keeps its content."""
         self._library.mps_simulator_resize_storage(storage._cdata, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import sys
 import threading
 from typing import Any, NoReturn
@@ -11,8 +12,11 @@ import torch
 from inductor_mps_attention.simulator import settings
 from inductor_mps_attention.simulator.device import core as device_core
 from inductor_mps_attention.simulator.device.cpp_wrapper import refuse_cpp_wrapper
-from inductor_mps_attention.simulator.device.operators import supported_operators
+from inductor_mps_attention.simulator.device.operators import hidden_by_composites, supported_operators
+from inductor_mps_attention.simulator.device.processes import patch_reductions
+from inductor_mps_attention.simulator.device.settling import settle
 from inductor_mps_attention.simulator.device.storage import host_alias, patch_untyped_storage
+from inductor_mps_attention.simulator.device.streams import patch_streams
 from inductor_mps_attention.simulator.errors import SimulatorError
 
 _DEVICE_NAME = "Simulated MPS"
@@ -34,11 +38,15 @@ def install() -> None:
             return
         _refuse_other_systems()
         core = device_core.load()
+        core.run_whole(hidden_by_composites())
         if not settings.cpu_fallback_wanted():
             core.restrict_operators(supported_operators())
         _patch_bindings()
         patch_untyped_storage(core)
+        patch_streams()
+        patch_reductions()
         refuse_cpp_wrapper()
+        atexit.register(settle)
         _core = core
 
 

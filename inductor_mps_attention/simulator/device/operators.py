@@ -6,6 +6,8 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 from inductor_mps_attention.simulator.errors import SimulatorError
 
 # A real build sends these to the CPU by itself (MPSFallback.mm), though the list gives them no MPS kernel.
@@ -24,6 +26,20 @@ def supported_operators() -> Iterator[str]:
             yield "aten::" + entry.partition("(")[0]
     for name in _CPU_BY_DESIGN:
         yield "aten::" + name
+
+
+def hidden_by_composites() -> list[str]:
+    """Operators with an MPS kernel in a real build that would be taken apart here.
+
+    Where an operator has a composite kernel, PyTorch prefers it to the fallback of a device.
+    """
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    composites = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    return [
+        name
+        for name in supported_operators()
+        if has_kernel(name, "CPU") and not has_kernel(name, "MPS") and any(has_kernel(name, key) for key in composites)
+    ]
 
 
 def _dispatch_keys(entry: str) -> Iterator[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
+
 from inductor_mps_attention.simulator.device import installation
 
 Check = Literal["off", "full"]
@@ -121,6 +123,10 @@ class DeviceKernel:
         self._kernel: Any = None
 
     def __call__(self, *args: Any, **keywords: Any) -> None:
+        for arg in args:
+            # PyTorch passes the value of one without dimensions.
+            if isinstance(arg, torch.Tensor) and arg.device.type == "cpu" and arg.dim():
+                raise RuntimeError("Passed CPU tensor to MPS op")
         self._current()(*args, **keywords)
 
     def __getattr__(self, name: str) -> Any:

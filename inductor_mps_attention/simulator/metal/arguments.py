@@ -1,16 +1,18 @@
 """The arguments of one kernel call -> addresses of memory that holds them, by the rules of
 torch.mps.compile_shader.
 
-A tensor is its memory from its storage offset on, whatever its strides; an int is 8 bytes, a float 4, a list
-packed elements of these; `arg_casts` names another type for an index ("int32", "fp16", ...) or for all.
+A tensor is its memory from its storage offset on, whatever its strides; an int or bool is 8 bytes, a float 4, a list
+packed elements of its first one's kind, or the addresses of its tensors; `arg_casts` names another type for an index
+("int32", "fp16", ...) or for all.
 """
 
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -31,38 +33,73 @@ def _pack_bfloat16(value: float) -> bytes:
     return struct.pack("<h", int(torch.tensor(value, dtype=torch.bfloat16).view(torch.int16).item()))
 
 
+def _pack_integer(value: float, size: int) -> bytes:
+    """A cast keeps the low bytes; a value that is neither a signed nor an unsigned number of them is a mistake."""
+    number = int(value)
+    if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
+        raise OverflowError
+    return (number % (1 << 8 * size)).to_bytes(size, "little")
+
+
 _CASTS: dict[str, Callable[[float], bytes]] = {
-    "fp32": lambda value: struct.pack("<f", value),
     "fp16": lambda value: struct.pack("<e", value),
     "bf16": _pack_bfloat16,
-    "int64": lambda value: struct.pack("<q", int(value)),
-    "int32": lambda value: struct.pack("<i", int(value)),
-    "int16": lambda value: struct.pack("<h", int(value)),
-    "int8": lambda value: struct.pack("<b", int(value)),
-    "uint8": lambda value: struct.pack("<B", int(value)),
+    "int32": lambda value: _pack_integer(value, 4),
+    "int16": lambda value: _pack_integer(value, 2),
+    "int8": lambda value: _pack_integer(value, 1),
+    "uint8": lambda value: _pack_integer(value, 1),
+}
+_UNCAST: dict[str, Callable[[float], bytes]] = {
+    "int64": lambda value: struct.pack("<q", value),
+    "float": lambda value: struct.pack("<f", value),
 }
 
 
 def pack(value: object, cast: str | None, index: int) -> bytes:
-    """The bytes of a number or of a list of numbers. Raises ShaderLaunchError for anything else."""
+    """The bytes of a number, or of a list of numbers or of tensors. Raises ShaderLaunchError for anything else."""
     values: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]
+    if is_tensor_list(value):
+        return struct.pack(f"<{len(values)}Q", *(tensor.data_ptr() for tensor in values))
     if not values or not all(isinstance(number, (bool, int, float)) for number in values):
         raise ShaderLaunchError(
-            f"argument {index} is {value!r}: a kernel takes tensors, numbers and non-empty lists of numbers"
+            f"argument {index} is {_shown(value)}: a kernel takes tensors, numbers, and non-empty lists of numbers "
+            "or of tensors"
         )
-    name = cast or ("fp32" if isinstance(values[0], float) else "int64")
-    convert = _CASTS.get(name)
+    kind = "float" if isinstance(values[0], float) else "int64"
+    if kind == "int64" and any(isinstance(number, float) for number in values):
+        raise ShaderLaunchError(
+            f"argument {index} is {value!r}: a list that begins with an int is one of ints; begin with a float"
+        )
+    convert = _CASTS.get(cast) if cast else _UNCAST[kind]
     if convert is None:
-        raise ShaderLaunchError(f"argument {index}: unknown cast {name!r}; known are {', '.join(_CASTS)}")
+        raise ShaderLaunchError(
+            f"argument {index}: Unsupported cast instruction {cast!r}; known are {', '.join(_CASTS)}"
+        )
     try:
         return b"".join(convert(number) for number in values)
-    except (struct.error, OverflowError) as error:
-        raise ShaderLaunchError(f"argument {index} is {value!r}, which does not fit in {name}") from error
+    except (struct.error, OverflowError, ValueError) as error:
+        raise ShaderLaunchError(f"argument {index} is {value!r}, which does not fit in {cast or kind}") from error
+
+
+def is_tensor_list(value: object) -> TypeGuard[Sequence[torch.Tensor]]:
+    """Whether an argument is a list of tensors, which a kernel sees as their addresses."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) > 0
+        and all(isinstance(element, torch.Tensor) for element in value)
+    )
+
+
+def _shown(value: object) -> str:
+    """A value as a message has it: numpy's scalars look like numbers, so the type is named."""
+    return f"{value!r} ({type(value).__module__}.{type(value).__name__})"
 
 
 def cast_of(arg_casts: ArgumentCasts, index: int) -> str | None:
     if arg_casts is None or isinstance(arg_casts, str):
         return arg_casts
+    if not isinstance(arg_casts, Mapping):
+        raise ShaderLaunchError(f"arg_casts is {_shown(arg_casts)}; it is a name, or a dict of them by index")
     return arg_casts.get(index)
 
 
@@ -120,7 +157,7 @@ def _text(raw: bytes) -> str:
 
 def triple(sizes: int | Sequence[int], what: str) -> tuple[int, int, int]:
     """A grid or group size as x, y, z."""
-    values = [sizes] if isinstance(sizes, int) else [int(size) for size in sizes]
+    values = [sizes] if isinstance(sizes, int) else [operator.index(size) for size in sizes]
     if not 1 <= len(values) <= 3 or any(not 0 <= value < 1 << 32 for value in values):
         raise ShaderLaunchError(f"{what} is {sizes}: one to three sizes of at most 2**32 - 1")
     x, y, z = [*values, 1, 1][:3]

@@ -10,23 +10,31 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from .. import build, settings
 from ..errors import SimulatorError
+from .entries import Entry, Parameter, selector
 from .preprocess import compile_error, preprocess, run_compiler
+from .target import PRELUDE
 from .toolchain import NATIVE, SHIM_HEADER, digest_of, identity, module_flags, modules_directory, precompiled_shim
 from .translate import ConstantValue, translate
-from .translate_kernels import Entry, Parameter
-from .translate_threadgroup import PRELUDE
+
+# Functions of bfloat are those of float, as some shipping kernels have it; strict mode refuses them.
+_BFLOAT_BECOMES_FLOAT = "template <> constexpr bool metal::msl_detail::refuses_bfloat<bfloat> = false;\n"
+
+
+# A text with more kernels than this is compiled kernel by kernel, each when it is first asked for: public texts
+# instantiate hundreds, which takes minutes, and few are used.
+KERNELS_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class Module:
     """A built module: its shared library, its kernels, the names of those that need no fibers, and whether it
-    has atomics.
+    has atomics. `in_parts` says that there is a library for each kernel, which `kernel_module` builds.
     """
 
     library: Path
@@ -34,6 +42,7 @@ class Module:
     independent: frozenset[str]
     has_atomics: bool
     checked: bool
+    in_parts: bool
 
 
 @dataclass(frozen=True)
@@ -80,28 +89,62 @@ def _has_includes(source: str) -> bool:
 
 def _build(request: Request, text: str, compiler: str, library: Path) -> None:
     translation = translate(text, request.function_constants, strict=request.strict)
-    code = library.with_suffix(".cpp")
-    code.write_text(f'#include "{SHIM_HEADER}"\n{PRELUDE}{translation.code}')
-    _compile(request, code, compiler, library)
+    kindness = "" if request.strict else _BFLOAT_BECOMES_FLOAT
+    library.with_suffix(".inc").write_text(f"{kindness}{PRELUDE}{translation.code}")
+    symbols = [entry.symbol for entry in translation.entries]
+    in_parts = len(symbols) > KERNELS_AT_ONCE
+    _compile(request, compiler, library, symbols, frozenset() if in_parts else frozenset(symbols))
     description = {
         "entries": [asdict(entry) | {"arguments": []} for entry in translation.entries],
         "independent": sorted(translation.independent),
         "has_atomics": "atomic_" in text,
         "checked": request.checked,
+        "in_parts": in_parts,
     }
     unfinished = library.with_suffix(f".{os.getpid()}.tmp")
     unfinished.write_text(json.dumps(description))
     os.replace(unfinished, library.with_suffix(".json"))  # last: its presence says that the library is whole
 
 
-def _compile(request: Request, code: Path, compiler: str, library: Path) -> None:
+def kernel_module(module: Module, request: Request, entry: Entry) -> Module:
+    """The module that has a kernel: `module`, or a part of it, which is built at the first call."""
+    if not module.in_parts:
+        return module
+    part = module.library.with_name(f"{module.library.stem}-{entry.symbol}.so")
+    if not part.exists():
+        with build.locked(part.with_suffix(".lock")):
+            if not part.exists():
+                symbols = [other.symbol for other in module.entries]
+                _compile(request, settings.compiler(), part, symbols, frozenset([entry.symbol]), module.library)
+    return replace(module, library=part)
+
+
+def _compile(
+    request: Request,
+    compiler: str,
+    library: Path,
+    symbols: Sequence[str],
+    chosen: frozenset[str],
+    text: Path | None = None,
+) -> None:
+    """Builds `library` with the entries `chosen` of the translated text beside `text`; with none of them, only looks
+    for errors outside templates.
+    """
+    code = library.with_suffix(".cpp")
+    selection = (f"#define {selector(symbol)}(...) {'__VA_ARGS__' * (symbol in chosen)}\n" for symbol in symbols)
+    translated = (text or library).with_suffix(".inc").name
+    code.write_text(f'#include "{SHIM_HEADER}"\n{"".join(selection)}#include "{translated}"\n')
     flags = module_flags(compiler, request.checked)
     header = precompiled_shim(compiler, request.checked)
     compiled = library.with_suffix(f".{os.getpid()}.o")
     command = [compiler, *flags, f"-I{header.parent}", f"-I{NATIVE}", "-c", str(code), "-o", str(compiled)]
+    if not chosen:
+        command.append("-fsyntax-only")
     done = run_compiler(command)
     if done.returncode:
         raise compile_error(done.stderr, request.source)
+    if not chosen:
+        return
     unfinished = library.with_suffix(f".{os.getpid()}.so")
     command = [compiler, "-shared", str(compiled), "-o", str(unfinished)]
     done = run_compiler(command)
@@ -125,4 +168,6 @@ def _read_description(path: Path) -> Module:
     )
     independent = frozenset(description["independent"])
     library = path.with_suffix(".so")
-    return Module(library, entries, independent, description["has_atomics"], description["checked"])
+    return Module(
+        library, entries, independent, description["has_atomics"], description["checked"], description["in_parts"]
+    )

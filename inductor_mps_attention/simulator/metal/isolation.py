@@ -7,10 +7,12 @@ Tensors of one storage share one copy: what a kernel writes through one of them 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from .errors import ShaderLaunchError
 from .launch import MAX_REGIONS, Launch
 
 # An access that strays no further is reported and goes on; further ones end their threadgroup.
@@ -49,19 +51,29 @@ class IsolatedBuffers:
     def __init__(self) -> None:
         self._regions: dict[int, Region] = {}
         self._bound: list[tuple[int, int, int]] = []  # buffer index, key of the region, address
+        self._stored: list[tuple[int, int, int]] = []  # where an address is stored, key of what it leads to, address
 
     def add_tensor(self, index: int, tensor: torch.Tensor, writable: bool) -> None:
         """Everything from the tensor's first element to the end of its storage may be touched."""
         if tensor.numel() == 0:  # its data_ptr() is 0, wherever it lies: nothing in it may be touched
-            self._add(index, -1 - index, 0, 0, tensor.element_size(), writable)
-            return
-        storage = tensor.untyped_storage()
-        address = tensor.data_ptr()
-        end = storage.data_ptr() + storage.nbytes()
-        self._add(index, storage.data_ptr(), address, end - address, tensor.element_size(), writable)
+            key, address, size = -1 - index, 0, 0
+        else:
+            key, address, size = _extent(tensor)
+        self._add(index, key, address, size, tensor.element_size(), writable)
+        self._bound.append((index, key, address))
+
+    def add_tensors(self, index: int, tensors: Sequence[torch.Tensor], table: int) -> None:
+        """The addresses of tensors as a buffer, stored at `table`; the kernel may do anything with their memory."""
+        self.add_bytes(index, table, 8 * len(tensors), 8)
+        for number, tensor in enumerate(tensors):
+            if tensor.numel():
+                key, address, size = _extent(tensor)
+                self._add(index, key, address, size, tensor.element_size(), True)
+                self._stored.append((table + 8 * number, key, address))
 
     def add_bytes(self, index: int, address: int, size: int, element: int, writable: bool = False) -> None:
         self._add(index, address, address, size, element, writable)
+        self._bound.append((index, address, address))
 
     def _add(self, index: int, key: int, address: int, size: int, element: int, writable: bool) -> None:
         region = self._regions.get(key)
@@ -73,12 +85,12 @@ class IsolatedBuffers:
             region.size = end - region.address
             region.element = min(region.element, element)
             region.writable |= writable
-        self._bound.append((index, key, address))
 
     def bind(self, launch: Launch) -> None:
         """Makes the copies and hands them to the launch in place of the memory itself."""
         regions = list(self._regions.values())
-        assert len(regions) <= MAX_REGIONS
+        if len(regions) > MAX_REGIONS:
+            raise ShaderLaunchError(f"a checked launch with {len(regions)} pieces of memory; at most {MAX_REGIONS}")
         launch.region_count = len(regions)
         launch.guard = _GUARD
         for number, region in enumerate(regions):
@@ -91,7 +103,18 @@ class IsolatedBuffers:
         for index, key, address in self._bound:
             region = self._regions[key]
             launch.buffers[index] = region.copy + (address - region.address)
+        for place, key, address in self._stored:
+            region, table = self._regions[key], next(r for r in regions if r.address <= place < r.address + r.size)
+            value = ctypes.c_uint64(region.copy + (address - region.address))
+            ctypes.memmove(table.copy + (place - table.address), ctypes.byref(value), 8)
 
     def copy_back(self) -> None:
         for region in self._regions.values():
             region.copy_back()
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int, int]:
+    """The storage of a tensor with elements, the address of the first, and the bytes from there to the end."""
+    storage = tensor.untyped_storage()
+    address = tensor.data_ptr()
+    return storage.data_ptr(), address, storage.data_ptr() + storage.nbytes() - address

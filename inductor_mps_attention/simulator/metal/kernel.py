@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import CheckError, Report
-from .arguments import ERROR_BUFFER_BYTES, ArgumentCasts, ArgumentMemory, triple
+from .arguments import ERROR_BUFFER_BYTES, ArgumentCasts, ArgumentMemory, is_tensor_list, triple
 from .compiler import Module
-from .errors import ShaderAssertionError, ShaderLaunchError
+from .entries import Entry
+from .errors import ShaderAssertionError, ShaderLaunchError, ShaderSizeError
 from .isolation import IsolatedBuffers
 from .launch import (
     COUNTERS,
@@ -26,7 +27,6 @@ from .launch import (
     runtime,
 )
 from .reports import read_reports
-from .translate_kernels import Entry
 
 MAX_THREADS_PER_THREADGROUP = 1024
 SIMDGROUP_WIDTH = 32
@@ -189,7 +189,7 @@ class Kernel:
         group_size: int | tuple[int, ...] | None,
     ) -> None:
         grid = triple(threads, "threads")
-        group = (self._entry.max_threads, 1, 1) if group_size is None else triple(group_size, "group_size")
+        group = self._default_group(threads) if group_size is None else triple(group_size, "group_size")
         dimensions = [1 if isinstance(sizes, int) else len(sizes) for sizes in (threads, group_size or threads)]
         if dimensions[0] != dimensions[1]:
             raise ShaderLaunchError(
@@ -197,13 +197,20 @@ class Kernel:
             )
         size = group[0] * group[1] * group[2]
         if not 1 <= size <= self._entry.max_threads:
-            raise ShaderLaunchError(
-                f"kernel {self.name}: a threadgroup of {group} has {size} threads; "
-                f"this kernel takes 1 to {self._entry.max_threads}"
+            raise ShaderSizeError(
+                f"kernel {self.name}: Threadgroup size exceeds {self._entry.max_threads} limit, or is 0: "
+                f"{group} has {size} threads; this kernel takes 1 to {self._entry.max_threads}"
             )
         call.grid[:] = grid
         call.group[:] = group
         call.launch.workers = self._workers(grid, size)
+
+    def _default_group(self, threads: int | tuple[int, ...]) -> tuple[int, int, int]:
+        """The largest group; of a grid in one dimension no larger than that, as PyTorch's."""
+        largest = self._entry.max_threads
+        if isinstance(threads, tuple) and len(threads) > 1:
+            return largest, 1, 1
+        return max(1, min(largest, triple(threads, "threads")[0])), 1, 1
 
     def _set_dynamic(self, call: _Call, sizes: Mapping[int, int]) -> None:
         if set(sizes) != set(self._dynamic):
@@ -265,6 +272,8 @@ class Kernel:
             writable = self._writable.get(index, False)
             if isinstance(arg, torch.Tensor):
                 isolated.add_tensor(index, arg, writable)
+            elif is_tensor_list(arg):
+                isolated.add_tensors(index, arg, call.buffers[index] or 0)
             elif arg is not None:
                 isolated.add_bytes(index, call.buffers[index] or 0, call.memory.sizes[index], 1)
         if error_buf_idx is not None:

@@ -33,6 +33,8 @@ REPORT_KINDS = {
     11: "unsupported",
     12: "stack_overflow",
     13: "inactive_lane",
+    14: "assertion",
+    15: "division_by_zero",
 }
 
 COUNTERS = (

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from ..errors import CheckError, Report
-from .compiler import Module, Request, build_module
+from .compiler import Module, Request, build_module, kernel_module
+from .entries import LARGEST_SUFFIX, SIZE_SUFFIX, Entry
+from .errors import UnknownKernelError
 from .kernel import THREADGROUP_MEMORY_LIMIT, Kernel, Schedule
 from .launch import runtime
 from .translate import ConstantValue
-from .translate_kernels import LARGEST_SUFFIX, SIZE_SUFFIX
 
 
 class ShaderLibrary:
@@ -21,45 +22,47 @@ class ShaderLibrary:
     names.
     """
 
-    def __init__(self, module: Module, schedule: Schedule):
+    def __init__(self, module: Module, request: Request, schedule: Schedule):
         runtime()
-        library = ctypes.CDLL(str(module.library))
         self._module = module
+        self._request = request
+        self._schedule = schedule
+        self._entries = {entry.name: entry for entry in module.entries}
         self._kernels: dict[str, Kernel] = {}
-        self._refused: dict[str, Report] = {}
-        for entry in module.entries:
-            address = ctypes.cast(getattr(library, entry.symbol), ctypes.c_void_p).value
-            assert address is not None
-            size = getattr(library, entry.symbol + SIZE_SUFFIX)()
-            self._kernels[entry.name] = Kernel(entry, module, address, size, schedule)
-            if size > THREADGROUP_MEMORY_LIMIT:
-                line = getattr(library, entry.symbol + LARGEST_SUFFIX)()
-                self._refused[entry.name] = _too_much_memory(entry.name, line, size)
 
     def __getattr__(self, name: str) -> Kernel:
-        kernels = self.__dict__.get("_kernels", {})
-        if name not in kernels:
-            raise AttributeError(f"no kernel {name!r} in this Metal text; it has {', '.join(kernels)}")
-        return self._usable(name)
+        entries = self.__dict__.get("_entries", {})
+        if name not in entries:
+            message = f"Failed to create function state object for: {name}: no kernel {name!r} in this Metal text"
+            raise UnknownKernelError(f"{message}; it has {', '.join(entries)}")
+        return self[name]
 
     def __getitem__(self, name: str) -> Kernel:
-        if name not in self._kernels:
-            raise KeyError(name)
-        return self._usable(name)
+        kernel = self._kernels.get(name)
+        if kernel is None:
+            kernel = self._kernels[name] = self._load(self._entries[name])
+        return kernel
 
-    def _usable(self, name: str) -> Kernel:
-        if name in self._refused:  # where Metal makes the pipeline, and fails
-            raise CheckError(f"kernel {name} cannot be used", (self._refused[name],))
-        return self._kernels[name]
+    def _load(self, entry: Entry) -> Kernel:
+        """Where Metal makes the pipeline: too much threadgroup memory raises CheckError."""
+        module = kernel_module(self._module, self._request, entry)
+        library = ctypes.CDLL(str(module.library))
+        address = ctypes.cast(getattr(library, entry.symbol), ctypes.c_void_p).value
+        assert address is not None
+        size = getattr(library, entry.symbol + SIZE_SUFFIX)()
+        if size > THREADGROUP_MEMORY_LIMIT:
+            line = getattr(library, entry.symbol + LARGEST_SUFFIX)()
+            raise CheckError(f"kernel {entry.name} cannot be used", (_too_much_memory(entry.name, line, size),))
+        return Kernel(entry, module, address, size, self._schedule)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kernels)
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return len(self._kernels)
+        return len(self._entries)
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._kernels]
+        return [*super().__dir__(), *self._entries]
 
 
 def _too_much_memory(name: str, line: int, size: int) -> Report:
@@ -87,8 +90,9 @@ def compile_shader(
 
     With `check="full"` launches run on isolated copies of their buffers, on one core, with every access
     checked, and a fault raises CheckError. A kernel that declares more than 32 KiB of threadgroup memory raises
-    it where it is asked for, checked or not. `strict` refuses what this compiler accepts and Apple's does not,
-    as far as tokens show it.
+    it where it is asked for, checked or not. A text of more than 64 kernels is compiled kernel by kernel, each
+    when it is first asked for; errors inside its templates are found then. `strict` refuses what this compiler
+    accepts and Apple's does not, as far as tokens and overloads show it.
 
     `order` says how threads take turns: "forward", "reverse" or "random:seed". `workers` is the number of
     cores to use; by default all, and one for a text with atomics, so that results are the same each time.
@@ -98,4 +102,4 @@ def compile_shader(
     schedule = Schedule.parse(order, workers)
     constants = dict(function_constants or {})
     request = Request(source, constants, tuple(include_dirs), tuple(defines), check == "full", strict)
-    return ShaderLibrary(build_module(request), schedule)
+    return ShaderLibrary(build_module(request), request, schedule)

@@ -28,6 +28,8 @@ def preprocess(
 ) -> str:
     """The preprocessed text, with line markers. `stubs` holds empty <metal_...> headers and their macros."""
     command = [compiler, "-E", "-x", "c++", "-std=c++17", "-w", "-nostdinc", "-D__METAL__=1"]
+    # Apple's compiler knows its library without an include, too: generated texts count on it.
+    command += ["-include", str(stubs / "msl_macros.h")]
     if not any(define.startswith("__METAL_VERSION__") for define in defines):
         command.append(f"-D__METAL_VERSION__={DEFAULT_METAL_VERSION}")
     command += [f"-D{define}" for define in defines]
@@ -49,18 +51,19 @@ def compile_error(output: str, source: str) -> ShaderCompileError:
     """The compiler's first error as an exception: its line of the user's text, the text around it, and the
     other errors.
     """
-    errors = re.findall(
-        rf"^(?:{re.escape(FILE_NAME)}|[^\s:]+):(\d+)(?::\d+)?:\s*(?:fatal )?error:\s*(.*)$",
-        output,
-        re.MULTILINE,
-    )
-    own = re.findall(rf"^{re.escape(FILE_NAME)}:(\d+)(?::\d+)?:\s*(?:fatal )?error:\s*(.*)$", output, re.MULTILINE)
-    if not own:
-        own = re.findall(rf"^{re.escape(FILE_NAME)}:(\d+)(?::\d+)?:\s*(required from .*)$", output, re.MULTILINE)
-        message = errors[0][1] if errors else output.strip()[-2000:]
-        line = int(own[0][0]) if own else 0
-    else:
+    errors = re.findall(r"^([^\s:]+):(\d+)(?::\d+)?:\s*(?:fatal )?error:\s*(.*)$", output, re.MULTILINE)
+    own = [(line, message) for file, line, message in errors if file == FILE_NAME]
+    if own:
         line, message = int(own[0][0]), own[0][1]
+    elif errors:  # in a header, or in the shim: the line of the text is that which leads there
+        file, number, message = errors[0]
+        through = rf"{re.escape(FILE_NAME)}:(\d+)(?::\d+)?(?::\s*required from|[,:]$)"
+        leading = re.findall(through, output, re.MULTILINE)
+        line, message = int(leading[0]) if leading else 0, f"{file}:{number}: {message}"
+    else:
+        line, message = 0, output.strip()[-2000:]
+    if "use of deleted function" in message or "call to deleted function" in message:
+        message += "; Metal has no such function of bfloat: convert to float, or compile with strict=False [strict T2]"
     others = "".join(f"\nline {number}: {text}" for number, text in own[1:8])
     return ShaderCompileError(message + others, line, excerpt(source, line))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import Report, SimulatorError
 from .launch import REPORT_KINDS, SEVERITY_ERROR, Launch, LaunchReport
 from .preprocess import FILE_NAME
+from .toolchain import NATIVE
 
 
 def read_reports(launch: Launch, library: Path, module_low: int, kernel: str) -> tuple[list[Report], list[Report]]:
@@ -26,13 +27,15 @@ def read_reports(launch: Launch, library: Path, module_low: int, kernel: str) ->
     return faults, notes
 
 
-def _readable(report: LaunchReport, lines: dict[int, int], module_low: int, kernel: str) -> Report:
-    line = report.line or lines.get(report.pc - module_low - 1, 0)
-    other = report.other_line or lines.get(report.other_pc - module_low - 1, 0)
+def _readable(report: LaunchReport, lines: dict[int, tuple[int, str]], module_low: int, kernel: str) -> Report:
+    line, header = _place(report.line, report.pc, lines, module_low)
+    other, other_header = _place(report.other_line, report.other_pc, lines, module_low)
     kind = REPORT_KINDS.get(report.kind, "unknown")
     message = f"kernel {kernel}: " + report.message.decode("utf-8", "replace")
+    if header:
+        message += f" (in {header})"
     if other:
-        message += f"; the other access is at line {other}"
+        message += f"; the other access is at line {other}" + (f" of {other_header}" if other_header else "")
     if report.repeats:
         message += f" ({report.repeats} more like this)"
     array = report.name.decode("utf-8", "replace")
@@ -48,15 +51,24 @@ def _readable(report: LaunchReport, lines: dict[int, int], module_low: int, kern
     )
 
 
+def _place(line: int, address: int, lines: dict[int, tuple[int, str]], module_low: int) -> tuple[int, str]:
+    """The line of one party of a report, and the included file that it is of, "" for the text itself."""
+    return (line, "") if line else lines.get(address - module_low - 1, (0, ""))
+
+
 def _parties(report: LaunchReport) -> tuple[tuple[int, int], ...]:
     parties = ((report.threadgroup, report.thread), (report.other_threadgroup, report.other_thread))
     return tuple(party for party in parties if party[1] >= 0)
 
 
+# The shim by the end of its path: it may have been precompiled by another copy of this package.
+_LIBRARY_PLACES = (f"/{'/'.join(NATIVE.parts[-4:])}/", "/include/c++/")
+
+
 @functools.lru_cache(maxsize=256)
-def _lines(library: Path, offsets: frozenset[int]) -> dict[int, int]:
+def _lines(library: Path, offsets: frozenset[int]) -> dict[int, tuple[int, str]]:
     """For addresses in a module the line of the Metal text: of the call, where the access is inside an
-    inlined library function.
+    inlined library function. With the name of the included file, if the line is of one.
     """
     command = ["addr2line", "-a", "-i", "-e", str(library), *(hex(offset) for offset in sorted(offsets))]
     try:
@@ -69,13 +81,17 @@ def _lines(library: Path, offsets: frozenset[int]) -> dict[int, int]:
     return dict(_first_own_lines(done.stdout.splitlines()))
 
 
-def _first_own_lines(output: Iterable[str]) -> Iterable[tuple[int, int]]:
+def _first_own_lines(output: Iterable[str]) -> Iterable[tuple[int, tuple[int, str]]]:
+    """Of each address the innermost frame outside the shim: frames stand below their address, innermost first."""
     address = None
     for text in output:
         if text.startswith("0x"):
             address = int(text, 16)
             continue
-        found = re.search(rf"{re.escape(FILE_NAME)}:(\d+)", text)
-        if found and address is not None:
-            yield address, int(found.group(1))
+        found = re.match(r"(.*):(\d+)", text)
+        if found is None or address is None or found.group(2) == "0":
+            continue
+        file, line = Path(found.group(1)), int(found.group(2))
+        if not any(place in found.group(1) for place in _LIBRARY_PLACES):
+            yield address, (line, "" if file.name == FILE_NAME else str(file))
             address = None

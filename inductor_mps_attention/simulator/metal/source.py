@@ -17,8 +17,8 @@ _ANGLE_STOPS = {";", "{", "}", "&&", "||"}
 class Source:
     """Tokens, bracket partners, and what each token is replaced with."""
 
-    def __init__(self, text: str, file: str = "kernel.metal"):
-        self.tokens: list[Token] = tokenize(text, file)
+    def __init__(self, text: str, file: str = "kernel.metal", *, keeps_pragmas: bool = False):
+        self.tokens: list[Token] = tokenize(text, file, keeps_pragmas=keeps_pragmas)
         self.partner: list[int] = bracket_partners(self.tokens)
         self.edits: dict[int, str] = {}
         self.suffix: dict[int, str] = {}
@@ -92,6 +92,21 @@ class Source:
                     return at
             elif text in _ANGLE_STOPS or text == ")":
                 return None
+            at += 1
+        return None
+
+    def template_header_end(self, index: int) -> int | None:
+        """The `>` of `template <`, whose parameters may have defaults with && and ||; `<` is at `index`."""
+        depth, at = 0, index
+        while at < len(self.tokens):
+            text = self.tokens[at].text
+            if text in ("(", "[") and self.partner[at] > at:
+                at = self.partner[at]
+            elif text in (";", "{", "}", ")"):
+                return None
+            depth += (text == "<") - (text == ">")
+            if depth == 0:
+                return at
             at += 1
         return None
 

@@ -30,6 +30,17 @@ _LINE_MARKER = re.compile(r'#\s*(?:line\s+)?(\d+)(?:\s+"([^"]*)")?')
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
+class HeaderLine(int):
+    """A line number of an included file, which it names."""
+
+    file: str
+
+    def __new__(cls, number: int, file: str) -> HeaderLine:
+        line = super().__new__(cls, number)
+        line.file = file
+        return line
+
+
 class Token:
     """One token. `space` is what stands before it; `file` and `line` say where it was written."""
 
@@ -46,14 +57,14 @@ class Token:
         return f"Token({self.text!r}, line {self.line})"
 
 
-def tokenize(text: str, file: str = "kernel.metal") -> list[Token]:
-    """The tokens of `text`, with one token of kind END last. Pragmas vanish: none of them changes what a
-    kernel computes.
+def tokenize(text: str, file: str = "kernel.metal", *, keeps_pragmas: bool = False) -> list[Token]:
+    """The tokens of `text`, with one token of kind END last. Pragmas vanish, or stay as white space: none of
+    them changes what a kernel computes.
 
     Raises ShaderCompileError with the line of a character that starts no token.
     """
     tokens: list[Token] = []
-    line, position, space = 1, 0, ""
+    own, line, position, space = file, 1, 0, ""
     for found in _PATTERN.finditer(text):
         if found.start() != position:
             break
@@ -69,9 +80,11 @@ def tokenize(text: str, file: str = "kernel.metal") -> list[Token]:
                 space += piece
             elif not re.match(r"#\s*(pragma|ident)\b", piece):
                 raise ShaderCompileError(f"directive '{piece.split()[0]}' is left after preprocessing", line)
+            elif keeps_pragmas:
+                space += piece
             line += piece.count("\n")
         else:
-            tokens.append(Token(kind, piece, space, file, line))
+            tokens.append(Token(kind, piece, space, file, line if file == own else HeaderLine(line, file)))
             space = ""
     if position != len(text):
         raise ShaderCompileError(f"unexpected character {text[position]!r}", line)

@@ -26,14 +26,17 @@ _COMMON_FLAGS = [
     "-fno-math-errno",
     "-fwrapv",
     "-fsigned-char",
+    "-fstack-clash-protection",  # a frame that is too large meets the guard page, and no other thread's stack
 ]
 # Contraction is pinned: whether a * b + c is one rounding or two must not depend on the processor or the
 # optimiser.
 _COMMON_FLAGS += ["-ffp-contract=off", "-fno-semantic-interposition", "-w", "-Wno-narrowing", "-march=native"]
 _FAST_FLAGS = [*_COMMON_FLAGS, "-O2", "-g1", "-gdwarf-4"]
-# The accesses are instrumented, and the runtime library itself receives the calls: libtsan is never linked. DWARF 4,
-# as addr2line of binutils 2.40 names the wrong file for inlined frames of DWARF 5.
-_CHECK_FLAGS = [*_COMMON_FLAGS, "-O1", "-g", "-gdwarf-4", "-fsanitize=thread", "-fno-tree-vectorize"]
+# Accesses are instrumented, indices of arrays checked, and private variables filled with a pattern; the runtime library
+# itself receives the calls: no sanitizer's library is ever linked. DWARF 4, as addr2line of binutils 2.40 names the
+# wrong file for inlined frames of DWARF 5.
+_CHECK_FLAGS = [*_COMMON_FLAGS, "-O1", "-g", "-gdwarf-4", "-fno-tree-vectorize"]
+_CHECK_FLAGS += ["-fsanitize=thread,object-size", "-fstack-protector-strong", "-ftrivial-auto-var-init=pattern"]
 _RUNTIME_FLAGS = [
     "-std=c++17",
     "-O2",
@@ -53,9 +56,21 @@ def is_clang(compiler: str) -> bool:
 
 def module_flags(compiler: str, checked: bool) -> list[str]:
     """The flags of a compiled shader, and of the shim header that is precompiled for it."""
-    flags = _CHECK_FLAGS if checked else _FAST_FLAGS
+    flags = [*(_CHECK_FLAGS if checked else _FAST_FLAGS), *_unaligned_moves()]
+    if checked:  # arrays at the end of a struct are no shorter or longer in Metal: g++ would leave them out
+        flags.append("-fsanitize=bounds" if is_clang(compiler) else "-fsanitize=bounds-strict")
     # Symbols of one module must not stand for those of another; only g++ makes them do so.
-    return [*flags, "-Wno-c++11-narrowing"] if is_clang(compiler) else [*flags, "-fno-gnu-unique"]
+    # The assembler must be GNU's, see above.
+    return [*flags, "-Wno-c++11-narrowing", "-fno-integrated-as"] if is_clang(compiler) else [*flags, "-fno-gnu-unique"]
+
+
+def _unaligned_moves() -> list[str]:
+    """Public kernels access rows of any length as vectors, which a GPU takes at the alignment of their elements. On
+    x86-64 the moves that the compiler makes of them trap; the GNU assembler writes others instead.
+    """
+    if platform.machine() != "x86_64":
+        return []
+    return ["-Wa,-muse-unaligned-vector-move"]
 
 
 def digest_of(*parts: str) -> str:
@@ -77,7 +92,8 @@ def identity(compiler: str, checked: bool) -> str:
     """All that decides a module besides its text: compiler, flags, processor, shim, and this translator."""
     native = [path for path in NATIVE.rglob("*") if path.is_file() and path.parent.name not in ("runtime", "strict")]
     translator = [
-        Path(__file__).parent / f"{name}.py" for name in ("compiler", "preprocess", "source", "tokens", "toolchain")
+        Path(__file__).parent / f"{name}.py"
+        for name in ("compiler", "entries", "preprocess", "source", "target", "tokens", "toolchain")
     ]
     translator += [
         path for pattern in ("translate*.py", "strict/language.py") for path in Path(__file__).parent.glob(pattern)

@@ -1,7 +1,7 @@
-"""Preprocessed Metal text -> C++17 text and what is known of its kernels. Knows no compiler, no files and no
-tensors.
+"""Preprocessed Metal text -> C++17 text for a target and what is known of its kernels. Knows no compiler, no
+files and no tensors.
 
-The C++ text needs the shim header, which gives the names of <metal_stdlib> a meaning on the CPU.
+The C++ text needs the target's shim header, which gives the names of <metal_stdlib> a meaning there.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .entries import Entry
 from .errors import ShaderCompileError
 from .source import Source
 from .strict import refuse_violations
+from .target import CPU, Target
 from .translate_attributes import (
     Attribute,
     attributes_between,
@@ -19,14 +21,24 @@ from .translate_attributes import (
     integer_argument,
     read_attributes,
 )
+from .translate_conditionals import translate_conditionals
 from .translate_declarations import ADDRESS_SPACES, Declaration, read_declarations, walk
-from .translate_expressions import erase_address_spaces, refuse_words, translate_literals, translate_swizzles
-from .translate_kernels import Entry, translate_kernels
+from .translate_expressions import (
+    erase_address_spaces,
+    refuse_resources,
+    refuse_words,
+    translate_literals,
+    translate_swizzles,
+)
+from .translate_initialisers import translate_designated_elements
+from .translate_intrinsics import translate_intrinsics
+from .translate_kernels import translate_kernels
+from .translate_overloads import drop_duplicates, order_overloads
 from .translate_reachability import CallGraph
 from .translate_threadgroup import translate_threadgroup_variables
 
 ConstantValue = bool | int | float
-_CONSTANT_SPECIFIERS = ADDRESS_SPACES | {"const", "static"}
+_CONSTANT_SPECIFIERS = ADDRESS_SPACES | {"const", "constexpr", "static", "inline"}
 
 
 @dataclass(frozen=True)
@@ -39,27 +51,37 @@ class Translation:
 
 
 def translate(
-    text: str, function_constants: Mapping[int | str, ConstantValue] | None = None, *, strict: bool = False
+    text: str,
+    function_constants: Mapping[int | str, ConstantValue] | None = None,
+    *,
+    strict: bool = False,
+    target: Target = CPU,
 ) -> Translation:
     """Translates a preprocessed Metal text. `function_constants` gives values by index or by name; others are
     undefined.
 
     Raises ShaderCompileError, with the line, for anything that is not understood.
     """
-    source = Source(text)
+    source = Source(text, keeps_pragmas=target.keeps_pragmas)
     attributes = read_attributes(source)
-    declarations = read_declarations(source)
+    declarations = read_declarations(source, target.scope)
     if strict:
         refuse_violations(source)
+    translate_intrinsics(source, declarations)
     refuse_words(source)
+    refuse_resources(source, declarations)
     translate_literals(source)
     translate_swizzles(source, declarations)
     names = _translate_function_constants(source, declarations, attributes, function_constants or {})
     _translate_constant_queries(source, names)
     erase_address_spaces(source)
-    kernels = translate_kernels(source, declarations, attributes)
-    translate_threadgroup_variables(source, declarations, kernels.declarations)
-    _drop_duplicates(source, declarations)
+    translate_designated_elements(source)
+    translate_conditionals(source)
+    kernels = translate_kernels(source, declarations, attributes, target)
+    translate_threadgroup_variables(source, kernels.declarations, target)
+    drop_duplicates(source, declarations)
+    order_overloads(source, declarations)
+    _translate_member_specialisations(source, declarations)
     if not kernels.entries:
         raise ShaderCompileError("the text has no kernel")
     graph = CallGraph(source, declarations)
@@ -113,30 +135,15 @@ def _translate_constant_queries(source: Source, names: set[str]) -> None:
         source.edits[index + 2] = f"msl_constant_given_{name}"
 
 
-def _drop_duplicates(source: Source, declarations: list[Declaration]) -> None:
-    """Overloads and specialisations that differ in their address space only are the same C++ text: the first
-    one stays.
+def _translate_member_specialisations(source: Source, declarations: list[Declaration]) -> None:
+    """`template <>` of a member function inside its class, which g++ does not have, becomes an overload.
+
+    Calls with these very types choose it all the same.
     """
-    namespaces: dict[str, set[str]] = {}
-    _drop_in_scope(source, declarations, "", namespaces)
-
-
-def _drop_in_scope(
-    source: Source, declarations: list[Declaration], scope: str, namespaces: dict[str, set[str]]
-) -> None:
-    seen = namespaces.setdefault(scope, set())
-    for declaration in declarations:
-        start, stop = declaration.start, declaration.stop
-        if declaration.kind == "namespace":
-            assert declaration.body is not None
-            inner = source.original(start, declaration.body)
-            _drop_in_scope(source, declaration.members, f"{scope}::{inner}", namespaces)
+    for declaration in walk(declarations):
+        if declaration.kind != "class":
             continue
-        if declaration.kind == "class":
-            _drop_in_scope(source, declaration.members, "", {})
-        if not any(source.tokens[at].text in ADDRESS_SPACES for at in range(start, stop)):
-            continue
-        key = source.edited(start, stop)
-        if key in seen:
-            source.remove(start, stop)
-        seen.add(key)
+        for member in declaration.members:
+            explicit = [source.text(at) for at in range(member.start, member.start + 3)] == ["template", "<", ">"]
+            if explicit and member.kind == "function" and source.text((member.parameters or 0) - 1) != ">":
+                source.remove(member.start, member.start + 3)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from dataclasses import dataclass
 
 from .errors import ShaderCompileError
@@ -128,6 +129,7 @@ def integer_argument(attribute: Attribute) -> int:
     them.
     """
     expression = attribute.argument.replace("/", "//").replace("< <", "<<").replace("> >", ">>")
+    expression = re.sub(r"\b0(?=[0-7]+\b)", "0o", expression)
     try:
         return _integer(ast.parse(expression, mode="eval").body)
     except (SyntaxError, ValueError, ZeroDivisionError) as error:

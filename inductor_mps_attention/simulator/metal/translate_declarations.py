@@ -32,7 +32,8 @@ class Declaration:
     """Tokens start..stop-1. `kind` is "namespace", "class", "function", "instantiation" or "other".
 
     `body` is the index of the `{` that opens the body or the members, `parameters` that of the `(` of a
-    function. `members` are the declarations inside a namespace or class.
+    function. `members` are the declarations inside a namespace or class. `scope` is what qualifies the name,
+    and empty where it cannot be said: in classes and in namespaces without a name.
     """
 
     kind: str
@@ -42,11 +43,28 @@ class Declaration:
     body: int | None = None
     parameters: int | None = None
     members: list[Declaration] = field(default_factory=list)
+    scope: str = ""
 
 
-def read_declarations(source: Source) -> list[Declaration]:
-    """The declarations of a whole text."""
-    return _read_scope(source, 0, len(source.tokens) - 1)
+def read_declarations(source: Source, scope: str = "::") -> list[Declaration]:
+    """The declarations of a whole text, which stands in `scope`."""
+    declarations = _read_scope(source, 0, len(source.tokens) - 1)
+    _set_scopes(source, declarations, scope)
+    return declarations
+
+
+def _set_scopes(source: Source, declarations: list[Declaration], scope: str) -> None:
+    for declaration in declarations:
+        declaration.scope = scope
+        inner = ""
+        if declaration.kind == "namespace" and scope:
+            names = [source.text(at) for at in range(declaration.start, declaration.body or 0)]
+            path = "".join(names[names.index("namespace") + 1 :]) if "namespace" in names else None
+            if path is None:  # extern "C" {
+                inner = scope
+            elif path.replace("::", "").isidentifier():
+                inner = f"{scope}{path}::"
+        _set_scopes(source, declaration.members, inner)
 
 
 def walk(declarations: list[Declaration]) -> Iterator[Declaration]:
@@ -74,7 +92,7 @@ def _read_scope(source: Source, start: int, stop: int) -> list[Declaration]:
 def after_template_header(source: Source, start: int) -> int:
     """The index after `template <...>` (one or several), or `start`."""
     while source.text(start) == "template" and source.text(start + 1) == "<":
-        closing = source.closing_angle(start + 1)
+        closing = source.template_header_end(start + 1)
         if closing is None:
             break
         start = closing + 1

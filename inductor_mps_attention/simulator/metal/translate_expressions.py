@@ -25,6 +25,19 @@ _REFUSED_WORDS = {
     "throw": "there are no exceptions in Metal",
     "try": "there are no exceptions in Metal",
 }
+# Types, by their names; each is one where template arguments, `::` or a name follow.
+_RESOURCES = (
+    (re.compile(r"(texture(1d|2d|3d|cube)|depth(2d|cube))(_ms)?(_array)?|texture_buffer|sampler"),
+     "textures and samplers cannot be simulated"),
+    (re.compile(r"intersector|intersection_(query|params|result|function_table)|raytracing|acceleration_structure"
+                r"|(primitive|instance)_acceleration_structure"), "ray tracing cannot be simulated"),
+    (re.compile(r"visible_function_table"), "function tables cannot be simulated"),
+    (re.compile(r"imageblock"), "image blocks cannot be simulated"),
+    (re.compile(r"command_buffer|(compute|render)_command|(compute|render)_pipeline_state"),
+     "indirect commands cannot be simulated"),
+    (re.compile(r"tensor|tensor_handle|tensor_inline|cooperative_tensor|mpp"),
+     "tensors of Metal 4 cannot be simulated"),
+)  # fmt: skip
 
 
 def translate_literals(source: Source) -> None:
@@ -54,11 +67,24 @@ def refuse_words(source: Source) -> None:
             raise ShaderCompileError(f"'{token.text}': {_REFUSED_WORDS[token.text]}", token.line)
 
 
+def refuse_resources(source: Source, declarations: list[Declaration]) -> None:
+    """Types of Metal's library that stand for hardware which the engine has not."""
+    own = {declaration.name for declaration in walk(declarations)}
+    for index, token in enumerate(source.tokens):
+        reason = next((reason for pattern, reason in _RESOURCES if pattern.fullmatch(token.text)), None)
+        if reason is None or token.kind != WORD or token.text in own or source.text(index - 1) in (".", "->"):
+            continue
+        if source.text(index + 1) in ("<", "::") or source.is_word(index + 1):
+            raise ShaderCompileError(f"'{token.text}': {reason}", token.line)
+
+
 def erase_address_spaces(source: Source) -> None:
     """Address spaces vanish: the CPU has one. `constant` becomes const, where the declaration does not say so
     itself.
     """
     for index, token in enumerate(source.tokens):
+        if token.text == "coherent" and source.text(index + 1) == "(" and source.text(index + 3) == ")":
+            source.remove(index, index + 4)  # coherent(system): memory is coherent here
         if token.kind != WORD or token.text not in ADDRESS_SPACES or index in source.edits:
             continue
         needs_const = token.text == "constant" and not _says_const(source, index) and source.text(index - 1) != ")"

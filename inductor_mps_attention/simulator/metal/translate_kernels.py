@@ -1,5 +1,5 @@
-"""Kernels of a Metal text: their parameters, template instantiations and host names -> an extern "C" entry
-for each.
+"""Kernels of a Metal text: their parameters, template instantiations and host names -> an entry for each, in
+the words of the target.
 
 An entry stands right behind its kernel, on the same line and in the same namespace, so names mean what they
 mean there.
@@ -12,8 +12,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from .entries import Entry, Parameter
 from .errors import ShaderCompileError
 from .source import Source
+from .target import Target
 from .translate_attributes import (
     POSITIONS,
     Attribute,
@@ -25,9 +27,8 @@ from .translate_attributes import (
 from .translate_declarations import Declaration, after_template_header, walk
 
 MAX_BUFFERS = 31
-# Of the symbols that give a kernel's static threadgroup memory, and the line of its largest array.
-SIZE_SUFFIX, LARGEST_SUFFIX = "_threadgroup_bytes", "_largest_array_line"
 MAX_DYNAMIC_ARRAYS = 8
+_TYPE_NAMES = {"float", "half", "bfloat", "bool", "char", "uchar", "short", "ushort", "int", "uint", "long", "ulong"}
 _NOT_A_POSITION_TYPE = {
     "int",
     "short",
@@ -43,36 +44,6 @@ _NOT_A_POSITION_TYPE = {
 }
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One kernel parameter. `kind` is the launcher's name of what is passed, `index` the buffer or
-    threadgroup index.
-
-    `writable` is false for constant and const data; `optional` is true where a function constant may leave it
-    unbound.
-    """
-
-    kind: str
-    index: int
-    text: str
-    writable: bool
-    optional: bool
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A kernel that can be launched: its host name, the symbol of its entry, its parameters and its declared
-    limits.
-    """
-
-    name: str
-    symbol: str
-    function: str
-    parameters: tuple[Parameter, ...]
-    max_threads: int
-    arguments: frozenset[str] = frozenset()
-
-
 @dataclass
 class KernelFunction:
     """A function declared `kernel`, a template or not."""
@@ -84,26 +55,27 @@ class KernelFunction:
 
 @dataclass
 class Kernels:
-    """All kernel functions by name, and all entries in the order of the text."""
+    """All kernel functions by name, which templates may share, and all entries in the order of the text."""
 
-    functions: dict[str, KernelFunction] = field(default_factory=dict)
+    target: Target
+    functions: dict[str, list[KernelFunction]] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
 
     @property
     def declarations(self) -> list[Declaration]:
-        return [function.declaration for function in self.functions.values()]
+        return [function.declaration for overloads in self.functions.values() for function in overloads]
 
 
 def translate_kernels(
-    source: Source, declarations: list[Declaration], attributes: dict[int, list[Attribute]]
+    source: Source, declarations: list[Declaration], attributes: dict[int, list[Attribute]], target: Target
 ) -> Kernels:
     """Finds the kernels, reads their parameters, and adds the entries to the text."""
-    kernels = Kernels()
+    kernels = Kernels(target)
     for declaration in walk(declarations):
         if declaration.kind == "function":
             _read_kernel(source, declaration, attributes, kernels)
         elif declaration.kind == "other" and declaration.name:
-            _remove_keyword(source, declaration.start, declaration.stop)  # a prototype
+            _replace_keyword(source, declaration.start, declaration.stop, target)  # a prototype
         elif declaration.kind == "instantiation":
             _read_instantiation(source, declaration, attributes, kernels)
     return kernels
@@ -114,10 +86,10 @@ def _is_kernel(source: Source, start: int, stop: int, attributes: list[Attribute
     return keyword or find_attribute(attributes, "kernel") is not None
 
 
-def _remove_keyword(source: Source, start: int, stop: int) -> None:
+def _replace_keyword(source: Source, start: int, stop: int, target: Target) -> None:
     for at in source.top_level(start, stop):
         if source.text(at) == "kernel":
-            source.remove(at, at + 1)
+            source.replace(at, at + 1, target.kernel_specifier)
 
 
 def _read_kernel(
@@ -129,20 +101,22 @@ def _read_kernel(
     head = after_template_header(source, start)
     if not _is_kernel(source, head, opening, own):
         return
-    _remove_keyword(source, head, opening)
+    _replace_keyword(source, head, opening, kernels.target)
     name, line = declaration.name, source.line(opening)
     if not any(source.text(at) == "void" for at in source.top_level(head, opening)):
         raise ShaderCompileError(f"kernel '{name}' must return void", line)
-    if name in kernels.functions:
-        raise ShaderCompileError(f"kernel '{name}' is declared twice: kernels cannot be overloaded", line)
+    if name in kernels.functions and head == start:
+        raise ShaderCompileError(
+            f"kernel '{name}' is declared twice: only templates of kernels can be overloaded", line
+        )
     parameters = _read_parameters(source, opening, attributes)
     limit = find_attribute(own, "max_total_threads_per_threadgroup")
     function = KernelFunction(declaration, parameters, _thread_limit(limit))
-    kernels.functions[name] = function
+    kernels.functions.setdefault(name, []).append(function)
     if head == start:  # not a template
         host_name = find_attribute(own, "host_name")
         public = text_argument(host_name) if host_name else name
-        code = _add_entry(kernels, public, function, name, frozenset(), line)
+        code = _add_entry(kernels, public, function, f"&{declaration.scope}{name}", frozenset(), line)
         source.append(declaration.stop - 1, code)
 
 
@@ -170,12 +144,7 @@ def _add_entry(
     parameters = function.parameters
     entry = Entry(name, symbol, function.declaration.name, parameters, function.max_threads, arguments)
     kernels.entries.append(entry)
-    kinds = ", ".join(f"::msl_::ki<::msl_::{parameter.kind}, {parameter.index}>" for parameter in parameters)
-    signature = f"void {symbol}(const MslArgs* arguments, const MslThread* thread)"
-    size = f"unsigned {symbol}{SIZE_SUFFIX}() {{ return ::msl_::declared_bytes(&{reference}); }}"
-    largest = f"int {symbol}{LARGEST_SUFFIX}() {{ return ::msl_::largest_line(&{reference}); }}"
-    call = f"{signature} {{ ::msl_::kis<{kinds}>::call(&{reference}, arguments, thread); }}"
-    return f' extern "C" {call} extern "C" {size} extern "C" {largest}'
+    return kernels.target.entry(entry, reference)
 
 
 def _read_instantiation(
@@ -189,22 +158,57 @@ def _read_instantiation(
     host_name = find_attribute(own, "host_name")
     if host_name is None and not _is_kernel(source, start + 1, stop, own):
         return
-    last = stop - 2
+    last, parameters_at = stop - 2, None
     while source.text(last) == "]" and source.is_attribute(source.partner[last]):
         last = source.partner[last] - 1
     if source.text(last) == ")":
-        last = source.partner[last] - 1
+        parameters_at = source.partner[last]
+        last = parameters_at - 1
     first = _reference_start(source, last)
     name_at = last if source.text(last) != ">" else (source.opening_angle(last) or last) - 1
-    function = kernels.functions.get(source.text(name_at))
+    function = _overload(source, kernels.functions.get(source.text(name_at), []), name_at + 1, last)
     if function is None:
         message = f"'{source.original(start, stop)}' instantiates no kernel of this text"
         raise ShaderCompileError(message, source.line(start))
-    reference = source.edited(first, last + 1)
+    scope = function.declaration.scope if first == name_at else ""
+    reference = f"&{scope}{source.edited(first, last + 1)}"
+    if name_at == last and parameters_at is not None:  # the arguments of the template follow from the parameters
+        types = source.edited(parameters_at, source.partner[parameters_at] + 1)
+        reference = f"static_cast<void (*){types}>({reference})"
     public = text_argument(host_name) if host_name else source.original(first, last + 1).replace(" ", "")
     words = frozenset(source.words(name_at + 1, last + 1))
     code = _add_entry(kernels, public, function, reference, words, source.line(start))
     source.replace(start, stop, code.strip())
+
+
+def _overload(source: Source, overloads: list[KernelFunction], opening: int, closing: int) -> KernelFunction | None:
+    """The kernel among templates of one name whose parameters take the arguments <...> between two tokens."""
+    if len(overloads) < 2:
+        return overloads[0] if overloads else None
+    arguments = [source.text(start) for start, _ in source.split_commas(opening + 1, closing)]
+    return next((each for each in overloads if _takes(source, each.declaration, arguments)), None)
+
+
+def _takes(source: Source, kernel: Declaration, arguments: list[str]) -> bool:
+    """Whether template arguments, by their first tokens, may be those of a kernel: numbers for values, and enough."""
+    if source.text(kernel.start) != "template":
+        return False
+    end = source.template_header_end(kernel.start + 1) or kernel.start + 2
+    parameters = source.split_commas(kernel.start + 2, end)
+    if len(arguments) > len(parameters):
+        return False
+    for number, (start, stop) in enumerate(parameters):
+        is_type = source.text(start) in ("typename", "class")
+        if number >= len(arguments):
+            if not any(source.text(at) == "=" for at in source.top_level(start, stop)):
+                return False
+        elif arguments[number] in _TYPE_NAMES if not is_type else _is_value(arguments[number]):
+            return False
+    return True
+
+
+def _is_value(token: str) -> bool:
+    return token[0].isdigit() or token in ("true", "false", "-", "(")
 
 
 def _reference_start(source: Source, last: int) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
+from .entries import Entry
 from .source import Source
 from .translate_declarations import Declaration, walk
-from .translate_kernels import Entry
 
 _COLLECTIVE = re.compile(
     r"(simd|quad)_(sum|product|max|min|and|or|xor|prefix_\w+|shuffle\w*|broadcast\w*|ballot|all|any|vote"

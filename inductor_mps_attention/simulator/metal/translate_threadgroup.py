@@ -1,5 +1,5 @@
-"""`threadgroup T x[N];` in a kernel body -> a reference into the threadgroup's arena. Anywhere else such a
-variable is an error.
+"""`threadgroup T x[N];` in a kernel body -> the target's threadgroup memory. Anywhere else such a variable is
+an error.
 """
 
 from __future__ import annotations
@@ -8,51 +8,17 @@ import bisect
 
 from .errors import ShaderCompileError
 from .source import Source
+from .target import Target, ThreadgroupVariable
 from .tokens import WORD
 from .translate_declarations import Declaration
 
 _STATEMENT_STARTS = {"{", "}", ";", ")", ":"}
+# What may follow the qualifiers of a member function, besides `{`, `;`, `:` and `= default`.
+_MEMBER_ENDS = {"const", "volatile", "override", "final"}
 _LEADING = {"volatile", "static", "const"}
-# What the edits below use. `first_use` runs an initialiser once per threadgroup: the arena is filled with ones bits
-# before each threadgroup starts. `declared` notes at load time how large the arrays of a kernel are, and where
-# they stand.
-PRELUDE = """\
-namespace msl_ {
-template <int id> __attribute__((noinline, no_sanitize("thread"))) bool first_use() {
-  unsigned& used = tg<unsigned, -id>("initialiser", 0);
-  if (used == 1) return false;
-  used = 1;
-  return true;
-}
-struct Declared { const void* kernel; unsigned bytes; int line; Declared* next; };
-static Declared* all_declared = nullptr;
-template <auto kernel, class T, int id, int line> struct Declaration {
-  static inline Declared entry{};
-  static bool add() {
-    entry = {(const void*)kernel, (unsigned)(sizeof(T) + 15) / 16 * 16, line, all_declared};
-    all_declared = &entry;
-    return true;
-  }
-};
-template <auto kernel, class T, int id, int line> const bool declared = Declaration<kernel, T, id, line>::add();
-template <class F> unsigned declared_bytes(F* kernel) {
-  unsigned total = 0;
-  for (Declared* at = all_declared; at; at = at->next) total += at->kernel == (const void*)kernel ? at->bytes : 0;
-  return total;
-}
-template <class F> int largest_line(F* kernel) {
-  const Declared* largest = nullptr;
-  for (const Declared* at = all_declared; at; at = at->next)
-    if (at->kernel == (const void*)kernel && (!largest || at->bytes > largest->bytes)) largest = at;
-  return largest ? largest->line : 0;
-}
-}
-"""
 
 
-def translate_threadgroup_variables(
-    source: Source, declarations: list[Declaration], kernels: list[Declaration]
-) -> None:
+def translate_threadgroup_variables(source: Source, kernels: list[Declaration], target: Target) -> None:
     """Edits every threadgroup variable; gives their number for each kernel that has some, by the kernel's
     name.
     """
@@ -62,6 +28,8 @@ def translate_threadgroup_variables(
     for index, token in enumerate(source.tokens):
         if token.text != "threadgroup" or token.kind != WORD or not _starts_statement(source, index):
             continue
+        if _qualifies_member(source, index):
+            continue
         end = _end(source, index)
         pieces = source.split_commas(index + 1, end)
         if not pieces or _is_pointer(source, *pieces[0]):
@@ -70,25 +38,34 @@ def translate_threadgroup_variables(
         if at < 0 or index >= bodies[at][1]:
             message = f"threadgroup variable '{source.original(index, end)}' stands outside a kernel's body"
             raise ShaderCompileError(message, token.line)
-        number = _translate_one(source, index, end, pieces, number, bodies[at][2])
+        number = _translate_one(source, index, end, pieces, number, bodies[at][2], target)
 
 
 def _own_name(source: Source, kernel: Declaration) -> str:
-    """A kernel as its own body calls it, with its template parameters; empty where one of these has no name."""
+    """A kernel as its own body may call it, with its template parameters; empty where one of these has no name.
+    Qualified, as the library may have a function of that name.
+    """
     if source.text(kernel.start) != "template":
-        return kernel.name
-    closing = source.closing_angle(kernel.start + 1)
+        return kernel.scope + kernel.name
+    closing = source.template_header_end(kernel.start + 1)
     names = []
     for start, stop in source.split_commas(kernel.start + 2, closing or kernel.start + 2):
         end = next((at for at in source.top_level(start, stop) if source.text(at) == "="), stop)
         if end - start < 2 or not source.is_word(end - 1):
             return ""
         names.append(source.text(end - 1) + ("..." if source.text(end - 2) == "..." else ""))
-    return f"{kernel.name}<{', '.join(names)}>"
+    return f"{kernel.scope}{kernel.name}<{', '.join(names)}>"
 
 
 def _starts_statement(source: Source, index: int) -> bool:
     return index > 0 and source.text(_specifiers_start(source, index) - 1) in _STATEMENT_STARTS
+
+
+def _qualifies_member(source: Source, index: int) -> bool:
+    """Whether the word stands behind a parameter list, as in `T() threadgroup = default;`."""
+    if source.text(index - 1) not in (")", "const", "volatile"):
+        return False
+    return not source.is_word(index + 1) or source.text(index + 1) in _MEMBER_ENDS
 
 
 def _specifiers_start(source: Source, index: int) -> int:
@@ -125,7 +102,13 @@ def _is_pointer(source: Source, start: int, stop: int) -> bool:
 
 
 def _translate_one(
-    source: Source, index: int, end: int, pieces: list[tuple[int, int]], number: int, kernel: str
+    source: Source,
+    index: int,
+    end: int,
+    pieces: list[tuple[int, int]],
+    number: int,
+    kernel: str,
+    target: Target,
 ) -> int:
     name_at = _name(source, *pieces[0])
     base = source.edited(index + 1, name_at)
@@ -135,7 +118,7 @@ def _translate_one(
     code = ""
     for start, stop in [(name_at, pieces[0][1]), *pieces[1:]]:
         number += 1
-        code += _declare(source, base, start, stop, number, kernel)
+        code += _declare(source, base, start, stop, number, kernel, target)
     source.replace(_specifiers_start(source, index), end + 1, code.strip())
     return number
 
@@ -150,18 +133,11 @@ def _name(source: Source, start: int, stop: int) -> int:
     return name
 
 
-def _declare(source: Source, base: str, start: int, stop: int, number: int, kernel: str) -> str:
-    name, at = source.text(start), start + 1
+def _declare(source: Source, base: str, start: int, stop: int, number: int, kernel: str, target: Target) -> str:
+    at = start + 1
     while source.text(at) == "[" and at < stop:
         at = source.partner[at] + 1
-    dimensions, kind = source.edited(start + 1, at), f"msl_threadgroup_{number}"
-    arena = f'::msl_::tg<{kind}, {number}>("{name}", __LINE__)'
-    code = f" using {kind} = {base} {dimensions}; {kind}& {name} = {arena};"
-    if kernel:
-        code += f" (void)::msl_::declared<&{kernel}, {kind}, {number}, __LINE__>;"
-    if at == stop:
-        return code
-    initialiser = source.edited(at, stop)
-    bytes_of = f"((volatile char*)&{name})[b] = ((const char*)&{kind}_value)[b]"
-    copy = f"for (unsigned long b = 0; b < sizeof({kind}); ++b) {bytes_of};"
-    return code + f" if (::msl_::first_use<{number}>()) {{ const {kind} {kind}_value {initialiser}; {copy} }}"
+    dimensions, initialiser = source.edited(start + 1, at), source.edited(at, stop)
+    return target.threadgroup_variable(
+        ThreadgroupVariable(source.text(start), base, dimensions, initialiser, number, kernel)
+    )

@@ -32,7 +32,7 @@ inline MaybeTensor additive_mask(const MaybeTensor& mask, const at::Tensor& quer
 inline at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                             const MaybeTensor& mask, double dropout, bool is_causal, std::optional<double> scale,
                             bool enable_gqa) {
-  if (!query.is_mps())
+  if (!query.device().is_mps())
     return at::native::scaled_dot_product_attention(query, key, value, mask, dropout, is_causal, scale, enable_gqa);
   const bool needs_grad =
       c10::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());

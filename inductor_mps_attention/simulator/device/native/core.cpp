@@ -17,6 +17,10 @@ void mps_simulator_reset_peak_memory() { mps_simulator::meter.reset_peak(); }
 void mps_simulator_set_poison(int on) { mps_simulator::poison_fresh_memory = on != 0; }
 void* mps_simulator_allocator() { return static_cast<c10::Allocator*>(&mps_simulator::allocator); }
 void mps_simulator_add_supported_operator(const char* name) { mps_simulator::supported_operators.insert(name); }
+void mps_simulator_run_whole(const char* name) {
+  static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::MPS, __FILE__, __LINE__);
+  library.impl(name, torch::CppFunction::makeFromBoxedFunction<&mps_simulator::run_on_cpu>());
+}
 void mps_simulator_resize_storage(void* storage, int64_t bytes) {
   at::native::resize_bytes_cpu(static_cast<c10::StorageImpl*>(storage), bytes);
 }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace mps_simulator {
 
@@ -15,8 +16,9 @@ inline double milliseconds_now() {
 // The numbered events of torch.mps.Event.
 class EventPool {
  public:
-  uint32_t acquire() {
+  uint32_t acquire(bool timing) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (timing) timed_.insert(next_);
     return next_++;
   }
   void record(uint32_t event) {
@@ -26,10 +28,13 @@ class EventPool {
   void release(uint32_t event) {
     const std::lock_guard<std::mutex> lock(mutex_);
     recorded_.erase(event);
+    timed_.erase(event);
   }
   double elapsed(uint32_t start, uint32_t end) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(recorded_.count(start) && recorded_.count(end), "elapsed_time: both events must have been recorded");
+    TORCH_CHECK(timed_.count(start) && timed_.count(end) && recorded_.count(start) && recorded_.count(end),
+                "Events were not created with argument 'enable_timing=True'");
+    TORCH_CHECK(recorded_[end] > recorded_[start], "End event ", end, " was not recorded after start event ", start);
     return recorded_[end] - recorded_[start];
   }
 
@@ -37,6 +42,7 @@ class EventPool {
   std::mutex mutex_;
   uint32_t next_ = 1;
   std::unordered_map<uint32_t, double> recorded_;
+  std::unordered_set<uint32_t> timed_;
 };
 
 inline EventPool events;

@@ -11,8 +11,6 @@
 
 namespace mps_simulator {
 
-constexpr size_t longest_buffer = size_t(8) << 30;
-
 // The name is the registry's key. The class may hold no data: see `hooks_in_place`.
 struct MPSHooks final : at::MPSHooksInterface {
   MPSHooks() = default;
@@ -37,16 +35,17 @@ struct MPSHooks final : at::MPSHooksInterface {
   size_t getDriverAllocatedMemory() const override { return meter.current(); }
   size_t getRecommendedMaxMemory() const override { return recommended_memory; }
   size_t getMaxBufferLength() const override { return longest_buffer; }
-  void setMemoryFraction(double) const override {}
+  void setMemoryFraction(double ratio) const override { memory_limit.set_ratio(ratio); }
   void emptyCache() const override {}
   bool isPinnedPtr(const void*) const override { return false; }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
+  // As on a real build, where pin_memory() fails: PyTorch does not put a CPU tensor on memory of the device.
+  c10::Allocator* getPinnedMemoryAllocator() const override { return &allocator; }
 
   void deviceSynchronize() const override {}
   void commitStream() const override {}
   void profilerStartTrace(const std::string&, bool) const override {}
   void profilerStopTrace() const override {}
-  uint32_t acquireEvent(bool) const override { return events.acquire(); }
+  uint32_t acquireEvent(bool timing) const override { return events.acquire(timing); }
   void releaseEvent(uint32_t event) const override { events.release(event); }
   void recordEvent(uint32_t event) const override { events.record(event); }
   void waitForEvent(uint32_t) const override {}
@@ -71,7 +70,16 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void setDevice(c10::Device) const override {}
   void uncheckedSetDevice(c10::Device) const noexcept override {}
   c10::DeviceIndex deviceCount() const noexcept override { return 1; }
-  c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
+  c10::DeviceCapability getDeviceCapability(c10::Device) const override {
+    c10::DeviceCapability capability;
+    capability.capability_data.capability_bits = 0;
+    for (const auto index : {c10::kIndex_Byte, c10::kIndex_Char, c10::kIndex_Short, c10::kIndex_Int, c10::kIndex_Long,
+                             c10::kIndex_Half, c10::kIndex_Float, c10::kIndex_ComplexHalf, c10::kIndex_ComplexFloat,
+                             c10::kIndex_Bool, c10::kIndex_BFloat16, c10::kIndex_UInt16, c10::kIndex_UInt32,
+                             c10::kIndex_UInt64})
+      capability.capability_data.capability_bits |= uint64_t(1) << index;
+    return capability;
+  }
 
   c10::Stream getStream(c10::Device) const noexcept override { return only_stream(); }
   c10::Stream getDefaultStream(c10::Device) const override { return only_stream(); }

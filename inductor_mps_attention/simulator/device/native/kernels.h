@@ -5,6 +5,7 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/bincount.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/max_pool2d_with_indices.h>
 #include <ATen/ops/max_pool2d_with_indices_backward.h>
@@ -59,6 +60,19 @@ inline Tensor max_pool2d_backward(const Tensor& grad_out, const Tensor& input, c
                                               indices);
 }
 
+// The CPU counts other weights than float32 in float64. A real build counts whole numbers in int32 and returns that.
+inline Tensor bincount(const Tensor& input, const std::optional<Tensor>& weights, int64_t minlength) {
+  Aliases aliases;
+  const auto values = aliases.to_cpu(input);
+  const bool weighted = weights && weights->defined();
+  const auto on_cpu = weighted ? aliases.to_cpu(*weights) : Tensor();
+  TORCH_CHECK(!aliases.on_cpu, "bincount: Expected all tensors to be on the same device, but found at least two devices, ",
+              "mps:0 and cpu!");
+  const auto counts = at::bincount(values, weighted ? std::make_optional(on_cpu) : std::nullopt, minlength);
+  if (!weighted || values.numel() == 0) return aliases.to_device(counts);
+  return aliases.to_device(counts.to(on_cpu.is_floating_point() ? on_cpu.scalar_type() : at::kInt));
+}
+
 inline void not_simulated(const c10::OperatorHandle& op, torch::jit::Stack*) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "The operator '", op.operator_name(), "' is not simulated: it has an MPS kernel in a ",
                               "real build, and no CPU kernel that could stand in for it.");
@@ -78,14 +92,15 @@ TORCH_LIBRARY_IMPL(aten, MPS, library) {
   library.impl("set_.source_Storage", static_cast<Tensor& (*)(Tensor&, c10::Storage)>(at::native::set_));
   library.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(at::native::set_storage_cpu_));
+  library.impl("bincount", bincount);
   library.impl("linear_backward", linear_backward);
   library.impl("max_pool2d_backward", max_pool2d_backward);
   // Composite code would look for a native MPS path in these, and there is none in this build: they go to the CPU whole.
   for (const auto* name : {"copy_", "convolution", "convolution_backward", "linear", "max_pool2d"})
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
   for (const auto* name :
-       {"_convert_weight_to_int4pack", "_weight_int4pack_mm", "_copy_from", "_copy_from_and_resize", "_lstm_mps",
-        "lstm_mps_backward", "_mps_convolution", "mps_convolution_backward", "_mps_convolution_transpose",
+       {"_convert_weight_to_int4pack", "_weight_int4pack_mm", "_copy_from", "_copy_from_and_resize",
+        "_mps_convolution", "mps_convolution_backward", "_mps_convolution_transpose",
         "mps_convolution_transpose_backward"})
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&not_simulated>());
 }

@@ -6,12 +6,16 @@
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace mps_simulator {
 
 inline const c10::Device simulated_device(c10::kMPS, 0);
 constexpr size_t recommended_memory = size_t(16) << 30;
+constexpr size_t longest_buffer = size_t(8) << 30;
 
 // High-water mark and current size, in bytes of all storages on the device.
 class MemoryMeter {
@@ -34,10 +38,48 @@ class MemoryMeter {
 inline MemoryMeter meter;
 inline std::atomic<bool> poison_fresh_memory{false};
 
+// "1.50 GiB", as PyTorch's messages of the MPS allocator have sizes.
+inline std::string readable_size(size_t bytes) {
+  if (bytes <= 1024) return std::to_string(bytes) + " bytes";
+  double size = static_cast<double>(bytes) / 1024;
+  const char* unit = "KiB";
+  for (const char* larger : {"MiB", "GiB"})
+    if (size > 1024) size /= 1024, unit = larger;
+  char text[40];
+  std::snprintf(text, sizeof text, "%.2f %s", size, unit);
+  return text;
+}
+
+// How much memory may be live: a ratio of what Metal recommends. 0: any.
+class MemoryLimit {
+ public:
+  MemoryLimit() {
+    const char* ratio = std::getenv("PYTORCH_MPS_HIGH_WATERMARK_RATIO");
+    set_ratio(ratio ? std::atof(ratio) : DEFAULT_RATIO);
+  }
+  void set_ratio(double ratio) { bytes_ = static_cast<size_t>(ratio * static_cast<double>(recommended_memory)); }
+  void check(size_t bytes) const {
+    TORCH_CHECK(bytes <= longest_buffer, "Invalid buffer size: ", readable_size(bytes));
+    const auto used = static_cast<size_t>(meter.current());
+    TORCH_CHECK(bytes_ == 0 || used + bytes <= bytes_, "MPS backend out of memory (MPS allocated: ", readable_size(used),
+                ", other allocations: 0 bytes, max allowed: ", readable_size(bytes_), "). Tried to allocate ",
+                readable_size(bytes),
+                " on private pool. Use PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 to disable upper limit for memory "
+                "allocations (may cause system failure).");
+  }
+
+ private:
+  static constexpr double DEFAULT_RATIO = 1.7;
+  std::atomic<size_t> bytes_;
+};
+
+inline MemoryLimit memory_limit;
+
 class Allocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, simulated_device};
+    memory_limit.check(bytes);
     auto* block = new Block{c10::alloc_cpu(bytes), static_cast<int64_t>(bytes)};
     meter.add(block->bytes);
     // As floating point these bytes are NaN in every type, as integers -1: a kernel that leaves an output unwritten shows.
@@ -96,6 +138,7 @@ inline c10::DataPtr as_device_memory(const c10::Storage& cpu_storage) {
     c10::Storage storage;
     int64_t bytes;
   };
+  memory_limit.check(cpu_storage.nbytes());
   auto* adopted = new Adopted{cpu_storage, static_cast<int64_t>(cpu_storage.nbytes())};
   meter.add(adopted->bytes);
   return {cpu_storage.mutable_data(), adopted,

@@ -12,7 +12,7 @@ namespace mps_simulator {
 
 inline at::Tensor rms_norm(const at::Tensor& input, c10::SymIntArrayRef normalized_shape,
                            const std::optional<at::Tensor>& weight, std::optional<double> epsilon) {
-  if (!input.is_mps()) return at::compositeimplicitautograd::rms_norm_symint(input, normalized_shape, weight, epsilon);
+  if (!input.device().is_mps()) return at::compositeimplicitautograd::rms_norm_symint(input, normalized_shape, weight, epsilon);
   std::vector<int64_t> shape;
   for (const auto& size : normalized_shape) shape.push_back(size.guard_int(__FILE__, __LINE__));
   const bool has_weight = weight && weight->defined();

@@ -38,6 +38,8 @@ enum MslKind {
     MSL_UNSUPPORTED = 11,         // a synchronising operation in a kernel launched as FIBERLESS
     MSL_STACK_OVERFLOW = 12,      // private arrays of a thread exceed the fiber's stack
     MSL_INACTIVE_LANE = 13,       // warning: a shuffle reads the value of a lane that takes no part in it
+    MSL_ASSERTION = 14,           // assert(...) does not hold
+    MSL_DIVISION_BY_ZERO = 15,    // warning: of integers, or of the least one by -1; unspecified in Metal
 };
 
 enum MslCounter {
@@ -98,8 +100,8 @@ struct MslLaunch {
     uint32_t grid[3], group[3];
     void* buf[MSL_MAX_BUFFERS];
     uint32_t nworkers, order, seed;
-    uint32_t check;   // 1: the module was built with -fsanitize=thread and its accesses are checked
-    uint32_t poison;  // 1: threadgroup memory starts as 0xFF bytes (NaN) in every threadgroup
+    uint32_t check;          // 1: the module was built with -fsanitize=thread and its accesses are checked
+    uint32_t poison;         // 1: threadgroup memory starts as 0xFF bytes (NaN) in every threadgroup
     uint32_t inactive_fill;  // byte that a shuffle reads from a lane that takes no part (undefined in Metal): 0 or 0xFF
     uint32_t tg_limit;       // bytes of threadgroup memory allowed
     uint32_t stack_kb;       // of each thread's private stack
@@ -146,6 +148,9 @@ void msl_sg_barrier(uint32_t flags, int line);
 void* msl_tg_alloc(const void* key, size_t size, const char* name, int line, size_t granule);
 uint32_t msl_inactive_fill(int lane);  // the byte of a value that is read from a lane that takes no part
 void msl_count_shuffle();
+void msl_assertion_failed(const char* condition, int line);
+void msl_stack_smashed(void* pc);
+void msl_index_outside(long long index, int count);
 extern __thread uint64_t msl_exp2_calls __attribute__((tls_model("initial-exec")));
 uint32_t msl_atomic_rmw32(void* p, int op, uint32_t value);  // op: MslAtomic
 uint64_t msl_atomic_rmw64(void* p, int op, uint64_t value);

@@ -55,7 +55,7 @@ RULES: dict[str, Rule] = _table(
     Rule("L7", "static variables in functions", "hlslparser#22", ("text",)),
     Rule("L8", "unions", "tvm#874", ("text",)),
     Rule("L9", "declared names that the language reserves", "naga keywords.rs, wgpu#5347, vpipe#26", ("text",)),
-    Rule("L10", "inline assembly and private built-ins", "metal-flash-attention#4, dxmt#167", ("text",), "error"),
+    Rule("L10", "inline assembly and private built-ins", "metal-flash-attention#4, dxmt#167", ("text",)),
     Rule("L11", "brackets nested 200 deep; 256 is fatal", "RetroArch#14670", ("text",), "error"),
     Rule("L13", "pragmas that no shipping kernel uses", "the attested surface", ("text",)),
     Rule("A1", "pointers and references without an address space", "tilelang#2767, hashcat#3540", ("text",)),

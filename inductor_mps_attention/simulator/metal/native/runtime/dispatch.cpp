@@ -6,6 +6,7 @@
 
 #include "checks.h"
 #include "pool.h"
+#include "signals.h"
 #include "worker.h"
 
 namespace runtime {
@@ -67,6 +68,7 @@ extern "C" int msl_dispatch(MslLaunch* launch) {
     job.launch = launch;
     job.grid = grid_of(launch);
     if (job.grid.total == 0) return 0;
+    SignalGuard guard_of_kernels;
     if (launch->check) {
         std::lock_guard<std::mutex> guard(check_lock);
         start_checks(launch);

@@ -113,6 +113,21 @@ void report_uninitialised(Threadgroup* group, const Access& access, const Place&
            PlaceText(place).text, place.offset, report.thread, group->index);
 }
 
+void report_uninitialised_store(Threadgroup* group, const Access& access, const Place& place) {
+    MslReport report = start(group, MSL_UNINITIALISED, MSL_ERROR, access, place);
+    finish(group, report,
+           "an uninitialised private variable is stored, or follows from one: to %s + %zu bytes by thread %d of "
+           "threadgroup %u",
+           PlaceText(place).text, place.offset, report.thread, group->index);
+}
+
+void report_uninitialised_operand(Threadgroup* group, int line, void* pc) {
+    MslReport report = start(group, MSL_UNINITIALISED, MSL_ERROR, pc);
+    report.line = line;
+    finish(group, report, "simdgroup matrix product of an uninitialised matrix, by thread %d of threadgroup %u",
+           report.thread, group->index);
+}
+
 void report_read_only_write(Threadgroup* group, const Access& access, const Place& place) {
     MslReport report = start(group, MSL_READ_ONLY_WRITE, MSL_ERROR, access, place);
     finish(group, report, "write to read-only %s + %zu bytes by thread %d of threadgroup %u", PlaceText(place).text,
@@ -243,10 +258,57 @@ void report_endless_wait(Threadgroup* group, const Access& access) {
            group->index);
 }
 
+void report_assertion(Threadgroup* group, const Lane* lane, const char* condition, int line, void* pc) {
+    MslReport report = start(group, MSL_ASSERTION, MSL_ERROR, pc);
+    report.line = line;
+    report.thread = static_cast<int32_t>(lane->thread.index_tg);
+    finish(group, report, "assert(%.200s) does not hold in thread %d of threadgroup %u", condition, report.thread,
+           group->index);
+}
+
 void report_stack_overflow(Threadgroup* group, void* pc) {
     MslReport report = start(group, MSL_STACK_OVERFLOW, MSL_ERROR, pc);
     finish(group, report, "private arrays of thread %d exceed its stack of %u KiB", report.thread,
            group->launch->stack_kb);
+}
+
+void report_index(Threadgroup* group, long long index, const char* what, void* pc) {
+    MslReport report = start(group, MSL_OUT_OF_BOUNDS, MSL_ERROR, pc);
+    finish(group, report, "out-of-bounds access by thread %d of threadgroup %u: index %lld of %.100s", report.thread,
+           group->index, index, what);
+}
+
+void report_private_pointer(Threadgroup* group, const char* type, void* pc) {
+    MslReport report = start(group, MSL_OUT_OF_BOUNDS, MSL_ERROR, pc);
+    finish(group, report,
+           "out-of-bounds access by thread %d of threadgroup %u: a pointer to %.100s leads outside of its array",
+           report.thread, group->index, type);
+}
+
+void report_smashed_stack(Threadgroup* group, void* pc) {
+    MslReport report = start(group, MSL_OUT_OF_BOUNDS, MSL_ERROR, pc);
+    finish(group, report,
+           "out-of-bounds write by thread %d of threadgroup %u: past the end of a private array, found where its "
+           "function ends",
+           report.thread, group->index);
+}
+
+void report_exception(Threadgroup* group, const char* signal, const char* address, void* pc) {
+    uint64_t place = reinterpret_cast<uint64_t>(pc);
+    bool own = place >= group->launch->mod_lo && place < group->launch->mod_hi;
+    MslReport report = start(group, MSL_OUT_OF_BOUNDS, MSL_ERROR, own ? pc : nullptr);
+    report.address = reinterpret_cast<uint64_t>(address);
+    finish(group, report,
+           "out-of-bounds access by thread %d of threadgroup %u, or what follows from one: %.40s at address %#llx",
+           report.thread, group->index, signal, static_cast<unsigned long long>(report.address));
+}
+
+void report_division(Threadgroup* group, void* pc) {
+    MslReport report = start(group, MSL_DIVISION_BY_ZERO, MSL_WARNING, pc);
+    finish(group, report,
+           "integer division by zero, or of the least integer by -1, by thread %d of threadgroup %u: the result is "
+           "unspecified",
+           report.thread, group->index);
 }
 
 }  // namespace runtime

@@ -4,6 +4,9 @@
 
 namespace runtime {
 
+// What the compiler puts into private variables and arrays in check mode (-ftrivial-auto-var-init=pattern).
+constexpr uint32_t PRIVATE_FILL = 0xFEFEFEFE;
+
 // An access that a check is about.
 struct Access {
     const char* address;
@@ -29,6 +32,8 @@ struct Party {
 
 void report_race(Threadgroup* group, uint32_t kind, const Access& access, const Place& place, const Party& other);
 void report_uninitialised(Threadgroup* group, const Access& access, const Place& place);
+void report_uninitialised_store(Threadgroup* group, const Access& access, const Place& place);
+void report_uninitialised_operand(Threadgroup* group, int line, void* pc);
 void report_read_only_write(Threadgroup* group, const Access& access, const Place& place);
 void report_outside_arrays(Threadgroup* group, const Access& access, int64_t arena_offset);
 void report_null_pointer(Threadgroup* group, const Access& access);
@@ -42,6 +47,12 @@ void report_barrier_after_return(Threadgroup* group);
 void report_threadgroup_memory(Threadgroup* group, const char* name, size_t total, int line, void* pc);
 void report_unsupported(Threadgroup* group, const char* what, int line, void* pc);
 void report_endless_wait(Threadgroup* group, const Access& access);
+void report_assertion(Threadgroup* group, const Lane* lane, const char* condition, int line, void* pc);
 void report_stack_overflow(Threadgroup* group, void* pc);
+void report_exception(Threadgroup* group, const char* signal, const char* address, void* pc);
+void report_division(Threadgroup* group, void* pc);
+void report_smashed_stack(Threadgroup* group, void* pc);
+void report_index(Threadgroup* group, long long index, const char* what, void* pc);
+void report_private_pointer(Threadgroup* group, const char* type, void* pc);
 
 }  // namespace runtime

@@ -194,6 +194,7 @@ void abandon(Threadgroup* group) {
     Context lost;
     if (group->check) settle_pending_write(group);
     msl_thread = nullptr;
+    if (group->order == MSL_FIBERLESS) longjmp(group->leave, 1);
     switch_context(&lost, &group->scheduler);
     abort();
 }
@@ -246,10 +247,18 @@ extern "C" uint32_t msl_inactive_fill(int lane) {
     return current->launch->inactive_fill;
 }
 
+extern "C" void msl_assertion_failed(const char* condition, int line) {
+    report_assertion(current, running_lane(), condition, line, __builtin_return_address(0));
+}
+
 extern "C" MslPair msl_product(MslPair a, MslPair b, MslPair c, int line) {
     Lane* lane = running_lane();
     void* pc = __builtin_return_address(0);
-    if (__builtin_expect(lane->special, 0) && !prepare(lane, "a simdgroup matrix product", line, pc)) return c;
+    if (__builtin_expect(lane->special, 0)) {
+        if (!prepare(lane, "a simdgroup matrix product", line, pc)) return c;
+        if (lane->threadgroup->check && (is_uninitialised(a) || is_uninitialised(b) || is_uninitialised(c)))
+            report_uninitialised_operand(lane->threadgroup, line, pc);
+    }
     float* tile = lane->tile;
     __builtin_memcpy(tile, &a, sizeof a);
     __builtin_memcpy(tile + 64, &b, sizeof b);

@@ -26,6 +26,14 @@ struct PendingWrite {
 };
 PendingWrite pending;
 
+// The last store of one word, whose value is looked at when the thread comes back to the runtime.
+struct StoredWord {
+    bool active;
+    Access access;
+    Place place;
+};
+StoredWord stored;
+
 int simdgroup_of(const Stamp& stamp) { return (stamp.thread - 1) / MSL_LANES; }
 
 // Whether something orders an earlier access before the running thread's access.
@@ -156,6 +164,7 @@ void touch(Threadgroup* group, Shadow& shadow, const Access& access, const Place
               access.atomic};
     size_t count;
     Cell* cells = shadow.find(place.offset, access.size, &count);
+    if (access.write && !access.atomic && access.size == sizeof PRIVATE_FILL) stored = StoredWord{true, access, place};
     Place element = place;
     for (size_t i = 0; i < count; ++i) {
         touch_cell(group, cells[i], access, element, now, tracks_initialisation);
@@ -164,6 +173,11 @@ void touch(Threadgroup* group, Shadow& shadow, const Access& access, const Place
 }
 
 void settle_pending_write(Threadgroup* group) {
+    if (stored.active) {
+        stored.active = false;
+        if (memcmp(stored.access.address, &PRIVATE_FILL, sizeof PRIVATE_FILL) == 0)
+            report_uninitialised_store(group, stored.access, stored.place);
+    }
     if (!pending.active) return;
     pending.active = false;
     bool same = memcmp(pending.before, pending.access.address, pending.access.size) == 0;

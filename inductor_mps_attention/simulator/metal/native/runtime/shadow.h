@@ -55,8 +55,9 @@ struct Epochs {
 void touch(Threadgroup* group, Shadow& shadow, const Access& access, const Place& place, Epochs epochs,
            bool tracks_initialisation);
 
-// A write/write race is judged once the second write has happened: equal bytes make it a warning. Called by every
-// entry of the runtime before it does anything else.
+// What can be judged only once the write has happened: of a write/write race, whether the bytes are equal, which makes
+// it a warning; of a stored word, whether it is the fill of private memory. Called by every entry of the runtime before
+// it does anything else.
 void settle_pending_write(Threadgroup* group);
 
 // The shadows of the launch being checked; check mode runs on one worker.

@@ -1,13 +1,17 @@
 // What the runtime knows while a threadgroup runs. One OS thread ("worker") runs one threadgroup at a time.
 #pragma once
+#include <setjmp.h>
+
 #include "../abi.h"
 #include "context.h"
 
 namespace runtime {
 
-constexpr size_t ARENA_BYTES = 1u << 20;  // physical threadgroup memory; the limit reported is MslLaunch::tg_limit
-constexpr size_t ARRAY_ALIGNMENT = 16;    // Metal counts each threadgroup variable rounded up to it
-constexpr size_t RED_ZONE = 256;          // bytes between arrays in check mode
+constexpr size_t ARENA_BYTES = 1u << 20;    // physical threadgroup memory; the limit reported is MslLaunch::tg_limit
+constexpr size_t ARRAY_ALIGNMENT = 16;      // Metal counts each threadgroup variable rounded up to it
+constexpr size_t STACK_GUARD_BYTES = 4096;  // below each stack; as the distance between stacks is then no power
+                                            // of two, stacks do not compete for the same cache sets
+constexpr size_t RED_ZONE = 256;            // bytes between arrays in check mode
 constexpr int MAX_ARRAYS = 64;
 constexpr uint32_t MEM_DEVICE = 1, MEM_THREADGROUP = 2;  // metal::mem_flags
 constexpr uint32_t ALL_LANES = ~0u;
@@ -66,6 +70,7 @@ struct Threadgroup {
     Lane* lanes;
     Simdgroup* simdgroups;
     Context scheduler;  // where to go when every lane has returned
+    jmp_buf leave;      // the same without fibers
     uint32_t thread_count, simdgroup_count;
     uint32_t returned;  // threads that returned from the kernel
     uint32_t index;     // linear, in the grid

@@ -9,12 +9,11 @@
 
 #include "arena.h"
 #include "scheduler.h"
+#include "signals.h"
 
 namespace runtime {
 namespace {
 
-constexpr size_t GUARD_BYTES = 4096;  // below each stack; as the distance between stacks is then no power of two,
-                                      // stacks do not compete for the same cache sets
 constexpr uint64_t THREADS_AT_ONCE = 1024;  // a worker without fibers takes about so many threads at a time
 
 char* map_memory(size_t bytes) {
@@ -36,13 +35,13 @@ class Stacks {
         count_ = count;
         bytes_ = bytes;
         memory_ = map_memory(count * pitch());
-        for (uint32_t i = 0; i < count; ++i) mprotect(memory_ + i * pitch(), GUARD_BYTES, PROT_NONE);
+        for (uint32_t i = 0; i < count; ++i) mprotect(memory_ + i * pitch(), STACK_GUARD_BYTES, PROT_NONE);
     }
-    char* low(uint32_t index) const { return memory_ + index * pitch() + GUARD_BYTES; }
+    char* low(uint32_t index) const { return memory_ + index * pitch() + STACK_GUARD_BYTES; }
     char* high(uint32_t index) const { return low(index) + bytes_; }
 
   private:
-    size_t pitch() const { return bytes_ + GUARD_BYTES; }
+    size_t pitch() const { return bytes_ + STACK_GUARD_BYTES; }
     void release() {
         if (memory_) munmap(memory_, count_ * pitch());
         memory_ = nullptr;
@@ -53,6 +52,7 @@ class Stacks {
 };
 
 struct Worker {
+    SignalStack signal_stack;
     Stacks stacks;
     Lane lanes[MSL_MAX_THREADS];
     Simdgroup simdgroups[MSL_MAX_THREADS / MSL_LANES];
@@ -196,6 +196,7 @@ void run_in_loop(Worker* worker, const MslLaunch* launch, const Grid& grid, cons
     lane->special = true;
     msl_thread = &lane->thread;
     uint32_t position[3] = {0, 0, 0};
+    if (_setjmp(group->leave)) return;  // abandoned
     for (uint32_t i = 0; i < extent.threads; ++i) {
         set_position(&lane->thread, launch, extent, i, position);
         advance(position, extent.size);

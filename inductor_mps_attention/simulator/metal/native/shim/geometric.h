@@ -26,7 +26,7 @@ MSL_INLINE T length_squared(const vec<T, N>& v) {
 }
 template <class T, int N, class = msl_detail::if_math_float<T>>
 MSL_INLINE T length(const vec<T, N>& v) {
-    return sqrt(dot(v, v));
+    return T(sqrt(dot(v, v)));
 }
 template <class T, int N, class = msl_detail::if_math_float<T>>
 MSL_INLINE T distance(const vec<T, N>& a, const vec<T, N>& b) {

@@ -19,6 +19,37 @@ MSL_FOR_INTEGERS(MSL_INTEGER_COMMON)
 #undef MSL_INTEGER_COMMON
 #undef MSL_FOR_INTEGERS
 
+// These have forms for integers and for float, to all of which bfloat converts. Where strict mode does not refuse them
+// they give one of their arguments.
+template <class T, msl_detail::if_kindly_read<T> = 0>
+MSL_INLINE T max(T a, T b) {
+    return T(msl_detail::larger(a, b));
+}
+template <class T, msl_detail::if_kindly_read<T> = 0>
+MSL_INLINE T min(T a, T b) {
+    return T(msl_detail::smaller(a, b));
+}
+template <class T, msl_detail::if_kindly_read<T> = 0>
+MSL_INLINE T clamp(T x, T low, T high) {
+    return min(max(x, low), high);
+}
+template <class T, msl_detail::if_kindly_read<T> = 0>
+MSL_INLINE T max3(T a, T b, T c) {
+    return max(max(a, b), c);
+}
+template <class T, msl_detail::if_kindly_read<T> = 0>
+MSL_INLINE T min3(T a, T b, T c) {
+    return min(min(a, b), c);
+}
+template <class T, msl_detail::if_kindly_read<T> = 0>
+MSL_INLINE T median3(T a, T b, T c) {
+    return max(min(a, b), min(max(a, b), c));
+}
+template <class T, msl_detail::if_kindly_read<T> = 0>
+MSL_INLINE T abs(T x) {
+    return T(__builtin_fabsf(x));
+}
+
 template <class A, class B, msl_detail::if_integer_vectors<A, B> = 0>
 MSL_INLINE auto max(const A& a, const B& b) {
     using V = msl_detail::vector_among_t<A, B>;

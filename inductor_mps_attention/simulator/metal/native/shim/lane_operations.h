@@ -10,9 +10,16 @@ namespace msl_detail {
 template <class T>
 constexpr bool is_lane_scalar = is_any_of<T, char, signed char, uchar, short, ushort, int, uint, half, float>;
 template <class T>
-using if_lane_value = enable_if_t<is_lane_scalar<element_t<T>>>;
+using if_lane_value = enable_if_t<is_lane_scalar<element_t<T>> || is_math_float<element_t<T>>>;
 template <class T>
 using if_lane_integer = enable_if_t<is_lane_scalar<element_t<T>> && is_integral_v<element_t<T>>>;
+}  // namespace msl_detail
+
+// Private to Apple's headers, and asked by public kernels: whether simd_ functions take a type.
+template <class T>
+struct __is_valid_simdgroup_type : bool_constant<msl_detail::is_lane_scalar<msl_detail::element_t<T>>> {};
+
+namespace msl_detail {
 
 template <class T>
 struct LaneValue {
@@ -134,7 +141,7 @@ MSL_OPERATION void broadcast_first_quads(void* const* operands, uint32_t lanes) 
         if (uint32_t quad = lanes & 0xfu << first) broadcast_first<T>(operands, quad);
 }
 
-// Where a shuffle reads from: Source::lane(own lane, argument). A lane that does not exist or takes no part gives an
+// Where a shuffle reads from: Source::lane(own lane, argument), or FILL + lane for that lane's filling data. A lane that does not exist or takes no part gives an
 // undefined value in Metal; the launch says which.
 template <class T, class Source>
 MSL_OPERATION void shuffle(void* const* operands, uint32_t lanes) {
@@ -143,8 +150,8 @@ MSL_OPERATION void shuffle(void* const* operands, uint32_t lanes) {
         int lane = __builtin_ctz(rest);
         LaneShuffle<T>& own = shuffle_of<T>(operands, lane);
         int source = Source::lane(lane, own.argument);
-        if (source == Source::FILL)
-            own.result = own.filling;
+        if (source >= Source::FILL && (lanes >> (source - Source::FILL) & 1))
+            own.result = shuffle_of<T>(operands, source - Source::FILL).filling;
         else if (source >= 0 && source < MSL_LANES && (lanes >> source & 1))
             own.result = shuffle_of<T>(operands, source).value;
         else

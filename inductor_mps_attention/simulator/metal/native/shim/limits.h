@@ -4,12 +4,15 @@
 
 namespace metal {
 
+// What numeric_limits takes its members from: public kernels specialise it for their own types.
 template <class T>
-struct numeric_limits;
+struct _numeric_limits_impl {
+    static constexpr bool is_specialized = false;
+};
 
 #define MSL_FLOAT_LIMITS(T, largest, smallest, step, least, bits)                          \
     template <>                                                                            \
-    struct numeric_limits<T> {                                                             \
+    struct _numeric_limits_impl<T> {                                                       \
         static constexpr bool is_specialized = true, is_signed = true, is_integer = false; \
         static constexpr bool is_exact = false, has_infinity = true, has_quiet_NaN = true; \
         static constexpr int digits = bits, radix = 2;                                     \
@@ -45,25 +48,25 @@ struct integer_limits {
 }  // namespace msl_detail
 
 template <>
-struct numeric_limits<char> : msl_detail::integer_limits<char> {};
+struct _numeric_limits_impl<char> : msl_detail::integer_limits<char> {};
 template <>
-struct numeric_limits<signed char> : msl_detail::integer_limits<signed char> {};
+struct _numeric_limits_impl<signed char> : msl_detail::integer_limits<signed char> {};
 template <>
-struct numeric_limits<uchar> : msl_detail::integer_limits<uchar> {};
+struct _numeric_limits_impl<uchar> : msl_detail::integer_limits<uchar> {};
 template <>
-struct numeric_limits<short> : msl_detail::integer_limits<short> {};
+struct _numeric_limits_impl<short> : msl_detail::integer_limits<short> {};
 template <>
-struct numeric_limits<ushort> : msl_detail::integer_limits<ushort> {};
+struct _numeric_limits_impl<ushort> : msl_detail::integer_limits<ushort> {};
 template <>
-struct numeric_limits<int> : msl_detail::integer_limits<int> {};
+struct _numeric_limits_impl<int> : msl_detail::integer_limits<int> {};
 template <>
-struct numeric_limits<uint> : msl_detail::integer_limits<uint> {};
+struct _numeric_limits_impl<uint> : msl_detail::integer_limits<uint> {};
 template <>
-struct numeric_limits<long> : msl_detail::integer_limits<long> {};
+struct _numeric_limits_impl<long> : msl_detail::integer_limits<long> {};
 template <>
-struct numeric_limits<ulong> : msl_detail::integer_limits<ulong> {};
+struct _numeric_limits_impl<ulong> : msl_detail::integer_limits<ulong> {};
 template <>
-struct numeric_limits<bool> {
+struct _numeric_limits_impl<bool> {
     static constexpr bool is_specialized = true, is_signed = false, is_integer = true;
     static constexpr int digits = 1;
     static constexpr bool max() { return true; }
@@ -71,13 +74,13 @@ struct numeric_limits<bool> {
     static constexpr bool lowest() { return false; }
 };
 template <class T>
-struct numeric_limits<const T> : numeric_limits<T> {};
+struct numeric_limits : _numeric_limits_impl<remove_cv_t<T>> {};
 
 template <class T, size_t N>
 struct array {
     T elements[N];
-    MSL_INLINE constexpr T& operator[](size_t i) { return elements[i]; }
-    MSL_INLINE constexpr const T& operator[](size_t i) const { return elements[i]; }
+    MSL_INLINE constexpr T& operator[](size_t i) { return elements[MSL_INDEX(i, N)]; }
+    MSL_INLINE constexpr const T& operator[](size_t i) const { return elements[MSL_INDEX(i, N)]; }
     MSL_INLINE constexpr T* data() { return elements; }
     MSL_INLINE constexpr const T* data() const { return elements; }
     MSL_INLINE constexpr T* begin() { return elements; }

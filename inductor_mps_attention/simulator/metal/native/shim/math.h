@@ -1,19 +1,11 @@
 // <metal_math>: the floating-point functions in metal::, metal::precise:: and metal::fast::.
 #pragma once
-#include "vector_operators.h"
+#include "elementary.h"
 
 namespace metal {
 
 namespace msl_detail {
 
-// With one NaN the other operand, as in Metal.
-MSL_INLINE constexpr float larger(float x, float y) { return x < y || x != x ? y : x; }
-MSL_INLINE constexpr float smaller(float x, float y) { return y < x || x != x ? y : x; }
-
-MSL_INLINE float exp2_of(float x) {
-    ++msl_exp2_calls;
-    return __builtin_exp2f(x);
-}
 MSL_INLINE float exp10_of(float x) { return static_cast<float>(__builtin_pow(10.0, static_cast<double>(x))); }
 
 // Exact at multiples of 1/2, unlike sin(pi * x).
@@ -41,14 +33,19 @@ MSL_INLINE float smoothstep_of(float low, float high, float x) {
 
 }  // namespace msl_detail
 
+#define MSL_ELEMENTARY(name) msl_detail::name##_of
 #include "math_functions.inc"
 
 namespace precise {
 #include "math_functions.inc"
 }
+
+#undef MSL_ELEMENTARY
+#define MSL_ELEMENTARY(name) msl_detail::fast_##name##_of
 namespace fast {
 #include "math_functions.inc"
 }
+#undef MSL_ELEMENTARY
 
 MSL_INLINE float radians(float degrees) { return degrees * 0.017453292519943295f; }
 MSL_INLINE float degrees(float radians) { return radians * 57.29577951308232f; }

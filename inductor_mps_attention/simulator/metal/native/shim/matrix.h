@@ -30,8 +30,8 @@ struct matrix {
         for (int c = 0; c < Columns; ++c)
             for (int r = 0; r < Rows; ++r) columns[c][r] = flat[c * Rows + r];
     }
-    MSL_INLINE Column& operator[](int c) { return columns[c]; }
-    MSL_INLINE const Column& operator[](int c) const { return columns[c]; }
+    MSL_INLINE Column& operator[](int c) { return columns[MSL_INDEX(c, Columns)]; }
+    MSL_INLINE const Column& operator[](int c) const { return columns[MSL_INDEX(c, Columns)]; }
     MSL_INLINE matrix& operator+=(const matrix& other) { return *this = *this + other; }
     MSL_INLINE matrix& operator-=(const matrix& other) { return *this = *this - other; }
     MSL_INLINE matrix& operator*=(T factor) { return *this = *this * factor; }

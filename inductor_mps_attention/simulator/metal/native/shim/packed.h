@@ -4,21 +4,21 @@
 
 namespace metal {
 
-#define MSL_PACKED_MEMBERS(N)                                       \
-    packed_vec() = default;                                         \
-    MSL_INLINE T& operator[](int i) { return (&x)[i]; }             \
-    MSL_INLINE const T& operator[](int i) const { return (&x)[i]; } \
-    template <int... I>                                             \
-    MSL_INLINE vec<T, sizeof...(I)> swz() const {                   \
-        return vec<T, sizeof...(I)>{(*this)[I]...};                 \
-    }                                                               \
-    template <class U>                                              \
-    MSL_INLINE packed_vec& operator+=(const U& other) {             \
-        return *this = vec<T, N>(*this) + other;                    \
-    }                                                               \
-    template <class U>                                              \
-    MSL_INLINE packed_vec& operator*=(const U& other) {             \
-        return *this = vec<T, N>(*this) * other;                    \
+#define MSL_PACKED_MEMBERS(N)                                                     \
+    packed_vec() = default;                                                       \
+    MSL_INLINE T& operator[](int i) { return (&x)[MSL_INDEX(i, N)]; }             \
+    MSL_INLINE const T& operator[](int i) const { return (&x)[MSL_INDEX(i, N)]; } \
+    template <int... I>                                                           \
+    MSL_INLINE vec<T, sizeof...(I)> swz() const {                                 \
+        return vec<T, sizeof...(I)>{(*this)[I]...};                               \
+    }                                                                             \
+    template <class U>                                                            \
+    MSL_INLINE packed_vec& operator+=(const U& other) {                           \
+        return *this = vec<T, N>(*this) + other;                                  \
+    }                                                                             \
+    template <class U>                                                            \
+    MSL_INLINE packed_vec& operator*=(const U& other) {                           \
+        return *this = vec<T, N>(*this) * other;                                  \
     }
 
 template <class T>

@@ -31,24 +31,38 @@ MSL_INLINE T simd_broadcast_first(T value, int line = __builtin_LINE()) {
 }
 
 namespace msl_detail {
-// `modulo` lanes form a group; lanes beyond its edge take the filling data, by distance from the edge.
+// `width` lanes form a group, a power of two. Lanes that would read beyond their group's edge read the filling data
+// of the lanes at its other edge.
+MSL_INLINE constexpr int fill_argument(int delta, int width) { return width << 16 | delta; }
 struct FillDown {
     static constexpr int FILL = 1 << 20;
-    static MSL_INLINE int lane(int own, int argument) { return own + argument < MSL_LANES ? own + argument : FILL; }
+    static MSL_INLINE int lane(int own, int argument) {
+        int delta = argument & 0xffff, width = argument >> 16, group = own & -width;
+        int read = own - group + delta;
+        return read < width ? group + read : FILL + group + (read & (width - 1));
+    }
 };
 struct FillUp {
     static constexpr int FILL = 1 << 20;
-    static MSL_INLINE int lane(int own, int argument) { return own >= argument ? own - argument : FILL; }
+    static MSL_INLINE int lane(int own, int argument) {
+        int delta = argument & 0xffff, width = argument >> 16, group = own & -width;
+        int read = own - group - delta;
+        return read >= 0 ? group + read : FILL + group + (read & (width - 1));
+    }
 };
 }  // namespace msl_detail
 
 template <class T, class = msl_detail::if_lane_value<T>>
-MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, int line = __builtin_LINE()) {
-    return msl_detail::run_shuffle<T>(&msl_detail::shuffle<T, msl_detail::FillDown>, value, filling, delta, line);
+MSL_INLINE T simd_shuffle_and_fill_down(T value, T filling, ushort delta, ushort width = MSL_LANES,
+                                        int line = __builtin_LINE()) {
+    return msl_detail::run_shuffle<T>(&msl_detail::shuffle<T, msl_detail::FillDown>, value, filling,
+                                      msl_detail::fill_argument(delta, width), line);
 }
 template <class T, class = msl_detail::if_lane_value<T>>
-MSL_INLINE T simd_shuffle_and_fill_up(T value, T filling, ushort delta, int line = __builtin_LINE()) {
-    return msl_detail::run_shuffle<T>(&msl_detail::shuffle<T, msl_detail::FillUp>, value, filling, delta, line);
+MSL_INLINE T simd_shuffle_and_fill_up(T value, T filling, ushort delta, ushort width = MSL_LANES,
+                                      int line = __builtin_LINE()) {
+    return msl_detail::run_shuffle<T>(&msl_detail::shuffle<T, msl_detail::FillUp>, value, filling,
+                                      msl_detail::fill_argument(delta, width), line);
 }
 
 class simd_vote {

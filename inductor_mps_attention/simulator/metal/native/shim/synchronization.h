@@ -15,13 +15,17 @@ enum class mem_flags : uint {
 MSL_INLINE constexpr mem_flags operator|(mem_flags a, mem_flags b) { return mem_flags(uint(a) | uint(b)); }
 MSL_INLINE constexpr mem_flags operator&(mem_flags a, mem_flags b) { return mem_flags(uint(a) & uint(b)); }
 
-enum thread_scope {
+enum thread_scope : int {
     thread_scope_thread,
     thread_scope_simdgroup,
     thread_scope_threadgroup,
-    thread_scope_device,
-    thread_scope_system
+    thread_scope_device
 };
+// A name that some projects declare in namespace metal themselves: theirs hides this one.
+namespace msl_scopes {
+constexpr thread_scope thread_scope_system = static_cast<thread_scope>(4);
+}
+using namespace msl_scopes;
 enum memory_order { memory_order_relaxed, memory_order_seq_cst };
 
 // `line` is the line of the caller.
@@ -38,8 +42,9 @@ MSL_INLINE void simdgroup_barrier(mem_flags flags, thread_scope, int line = __bu
     if (uint(flags)) msl_sg_barrier(uint(flags), line);
 }
 
-// Threads of a threadgroup share one core here, and atomics are real: nothing is left to order.
 MSL_INLINE void atomic_thread_fence(mem_flags, memory_order = memory_order_relaxed,
-                                    thread_scope = thread_scope_device) {}
+                                    thread_scope = thread_scope_device) {
+    MSL_FENCE();
+}
 
 }  // namespace metal

@@ -11,12 +11,12 @@
     typedef metal::packed_vec<T, 3> packed_##T##3; \
     typedef metal::packed_vec<T, 4> packed_##T##4; \
     namespace metal {                              \
-    using ::T##2;                                  \
-    using ::T##3;                                  \
-    using ::T##4;                                  \
-    using ::packed_##T##2;                         \
-    using ::packed_##T##3;                         \
-    using ::packed_##T##4;                         \
+    using MSL_ROOT::T##2;                                  \
+    using MSL_ROOT::T##3;                                  \
+    using MSL_ROOT::T##4;                                  \
+    using MSL_ROOT::packed_##T##2;                         \
+    using MSL_ROOT::packed_##T##3;                         \
+    using MSL_ROOT::packed_##T##4;                         \
     }
 MSL_VECTOR_NAMES(float)
 MSL_VECTOR_NAMES(half)
@@ -35,7 +35,7 @@ MSL_VECTOR_NAMES(bool)
 #define MSL_MATRIX_NAME(T, C, R)               \
     typedef metal::matrix<T, C, R> T##C##x##R; \
     namespace metal {                          \
-    using ::T##C##x##R;                        \
+    using MSL_ROOT::T##C##x##R;                        \
     }
 #define MSL_MATRIX_NAMES(T)                                                                             \
     MSL_MATRIX_NAME(T, 2, 2)                                                                            \

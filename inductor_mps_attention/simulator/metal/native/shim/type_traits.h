@@ -6,7 +6,6 @@ typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
-typedef _Float16 half;
 struct bfloat;
 
 namespace metal {
@@ -20,6 +19,13 @@ struct integral_constant {
 };
 template <bool b>
 using bool_constant = integral_constant<bool, b>;
+// Private names of Apple's headers that projects use.
+template <class... B>
+struct _disjunction : bool_constant<(B::value || ...)> {};
+template <class... B>
+struct _conjunction : bool_constant<(B::value && ...)> {};
+template <class B>
+struct _negation : bool_constant<!B::value> {};
 using true_type = bool_constant<true>;
 using false_type = bool_constant<false>;
 
@@ -50,8 +56,10 @@ struct conditional<false, T, F> {
 template <bool b, class T, class F>
 using conditional_t = typename conditional<b, T, F>::type;
 
+namespace msl_detail {
 template <class...>
-using void_t = void;
+using void_t = void;  // public kernels declare a metal::void_t of their own
+}  // namespace msl_detail
 
 template <class T>
 struct remove_const {
@@ -191,11 +199,6 @@ template <class T>
 constexpr bool is_scalar_v = is_scalar<T>::value;
 
 template <class T>
-struct is_empty : bool_constant<__is_empty(T)> {};
-template <class T>
-constexpr bool is_empty_v = is_empty<T>::value;
-
-template <class T>
 struct is_const : false_type {};
 template <class T>
 struct is_const<const T> : true_type {};
@@ -223,7 +226,7 @@ void accepts(To);
 template <class From, class To, class = void>
 struct converts : false_type {};
 template <class From, class To>
-struct converts<From, To, void_t<decltype(accepts<To>(declval<From>()))>> : true_type {};
+struct converts<From, To, msl_detail::void_t<decltype(accepts<To>(declval<From>()))>> : true_type {};
 }  // namespace msl_detail
 template <class From, class To>
 struct is_convertible : msl_detail::converts<From, To> {};
@@ -280,10 +283,17 @@ struct make_signed<ulong> {
 template <class T>
 using make_signed_t = typename make_signed<T>::type;
 
-// Constraints of the shim's templates. Apple's library has no bfloat math, so bfloat is none of these.
+// Constraints of the shim's templates. Apple's library has no bfloat math, so bfloat is none of these in strict mode.
 namespace msl_detail {
+// Whether functions refuse bfloat, as strict mode wants; a text that is read more kindly specialises it to false.
 template <class T>
-constexpr bool is_math_float = is_any_of<T, float, half>;
+constexpr bool refuses_bfloat = is_same_v<T, bfloat>;
+template <class T>
+using if_refused = enable_if_t<refuses_bfloat<T>>;
+template <class T>
+using if_kindly_read = enable_if_t<is_same_v<T, bfloat> && !refuses_bfloat<T>, int>;
+template <class T>
+constexpr bool is_math_float = is_any_of<T, float, half> || (is_same_v<T, bfloat> && !refuses_bfloat<T>);
 template <class T>
 constexpr bool is_math_integer = is_integral_v<T> && !is_same_v<remove_cv_t<T>, bool>;
 template <class T>

@@ -8,7 +8,7 @@ template <class T>
 using uniform = T;
 
 template <class T>
-MSL_INLINE T make_uniform(T value) {
+MSL_INLINE constexpr T make_uniform(T value) {
     return value;
 }
 

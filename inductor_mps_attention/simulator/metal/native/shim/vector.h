@@ -18,6 +18,19 @@ struct is_vector<vec<T, N>> : true_type {};
 template <class T>
 constexpr bool is_vector_v = is_vector<remove_cv_t<T>>::value;
 
+template <class T>
+struct vec_elements {
+    static constexpr int value = 1;
+};
+template <class T, int N>
+struct vec_elements<vec<T, N>> {
+    static constexpr int value = N;
+};
+template <class T, int N>
+struct vec_elements<packed_vec<T, N>> {
+    static constexpr int value = N;
+};
+
 namespace msl_detail {
 
 // The element type of a vector; a scalar is its own.
@@ -68,28 +81,28 @@ using if_scalars = enable_if_t<(is_arithmetic_v<S> && ...)>;
 }  // namespace msl_detail
 
 // Members that all sizes share. A swizzle `v.xz` is translated to `v.template swz<0, 2>()`.
-#define MSL_VECTOR_MEMBERS(N)                                                 \
-    using elem_type = T;                                                      \
-    vec() = default;                                                          \
-    MSL_INLINE constexpr T& operator[](int i) { return (&x)[i]; }             \
-    MSL_INLINE constexpr const T& operator[](int i) const { return (&x)[i]; } \
-    template <int... I>                                                       \
-    MSL_INLINE vec<T, sizeof...(I)> swz() const {                             \
-        return vec<T, sizeof...(I)>{(*this)[I]...};                           \
-    }                                                                         \
-    template <int... I>                                                       \
-    MSL_INLINE msl_detail::SwizzleTarget<vec, I...> lswz() {                  \
-        return {*this};                                                       \
-    }                                                                         \
-    MSL_VECTOR_ASSIGNMENT(+)                                                  \
-    MSL_VECTOR_ASSIGNMENT(-)                                                  \
-    MSL_VECTOR_ASSIGNMENT(*)                                                  \
-    MSL_VECTOR_ASSIGNMENT(/)                                                  \
-    MSL_VECTOR_ASSIGNMENT(%)                                                  \
-    MSL_VECTOR_ASSIGNMENT(&)                                                  \
-    MSL_VECTOR_ASSIGNMENT(|)                                                  \
-    MSL_VECTOR_ASSIGNMENT(^)                                                  \
-    MSL_VECTOR_ASSIGNMENT(<<)                                                 \
+#define MSL_VECTOR_MEMBERS(N)                                                               \
+    using elem_type = T;                                                                    \
+    vec() = default;                                                                        \
+    MSL_INLINE constexpr T& operator[](int i) { return (&x)[MSL_INDEX(i, N)]; }             \
+    MSL_INLINE constexpr const T& operator[](int i) const { return (&x)[MSL_INDEX(i, N)]; } \
+    template <int... I>                                                                     \
+    MSL_INLINE vec<T, sizeof...(I)> swz() const {                                           \
+        return vec<T, sizeof...(I)>{(*this)[I]...};                                         \
+    }                                                                                       \
+    template <int... I>                                                                     \
+    MSL_INLINE msl_detail::SwizzleTarget<vec, I...> lswz() {                                \
+        return {*this};                                                                     \
+    }                                                                                       \
+    MSL_VECTOR_ASSIGNMENT(+)                                                                \
+    MSL_VECTOR_ASSIGNMENT(-)                                                                \
+    MSL_VECTOR_ASSIGNMENT(*)                                                                \
+    MSL_VECTOR_ASSIGNMENT(/)                                                                \
+    MSL_VECTOR_ASSIGNMENT(%)                                                                \
+    MSL_VECTOR_ASSIGNMENT(&)                                                                \
+    MSL_VECTOR_ASSIGNMENT(|)                                                                \
+    MSL_VECTOR_ASSIGNMENT(^)                                                                \
+    MSL_VECTOR_ASSIGNMENT(<<)                                                               \
     MSL_VECTOR_ASSIGNMENT(>>)
 
 #define MSL_VECTOR_ASSIGNMENT(op)                      \
@@ -163,6 +176,9 @@ struct alignas(4 * sizeof(T)) vec<T, 3> {
     MSL_INLINE constexpr explicit vec(const packed_vec<U, 3>& o) : x(T(o.x)), y(T(o.y)), z(T(o.z)) {}
     template <class A, class B, class C, class = msl_detail::if_scalars<A, B, C>>
     MSL_INLINE constexpr vec(A a, B b, C c) : x(T(a)), y(T(b)), z(T(c)) {}
+    // In braces missing elements are zero; strict mode refuses it in parentheses, as Metal does.
+    template <class A, class B, class = msl_detail::if_scalars<A, B>>
+    MSL_INLINE constexpr vec(A a, B b) : x(T(a)), y(T(b)), z(T(0)) {}
     template <class A, class = msl_detail::if_scalars<A>>
     MSL_INLINE constexpr vec(const vec<T, 2>& ab, A c) : x(ab.x), y(ab.y), z(T(c)) {}
     template <class A, class = msl_detail::if_scalars<A>>
@@ -197,6 +213,10 @@ struct alignas(4 * sizeof(T)) vec<T, 4> {
     MSL_INLINE constexpr explicit vec(const packed_vec<U, 4>& o) : x(T(o.x)), y(T(o.y)), z(T(o.z)), w(T(o.w)) {}
     template <class A, class B, class C, class D, class = msl_detail::if_scalars<A, B, C, D>>
     MSL_INLINE constexpr vec(A a, B b, C c, D d) : x(T(a)), y(T(b)), z(T(c)), w(T(d)) {}
+    template <class A, class B, class C, class = msl_detail::if_scalars<A, B, C>>
+    MSL_INLINE constexpr vec(A a, B b, C c) : x(T(a)), y(T(b)), z(T(c)), w(T(0)) {}
+    template <class A, class B, class = msl_detail::if_scalars<A, B>>
+    MSL_INLINE constexpr vec(A a, B b) : x(T(a)), y(T(b)), z(T(0)), w(T(0)) {}
     MSL_INLINE constexpr vec(const vec<T, 2>& ab, const vec<T, 2>& cd) : x(ab.x), y(ab.y), z(cd.x), w(cd.y) {}
     template <class A, class = msl_detail::if_scalars<A>>
     MSL_INLINE constexpr vec(const vec<T, 3>& abc, A d) : x(abc.x), y(abc.y), z(abc.z), w(T(d)) {}

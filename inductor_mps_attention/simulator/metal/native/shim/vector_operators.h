@@ -72,8 +72,6 @@ using if_integer_vectors =
 
 }  // namespace msl_detail
 
-#define MSL_LAMBDA __attribute__((always_inline))
-
 #define MSL_ELEMENTWISE_OPERATOR(op)                                                     \
     template <class T, int N>                                                            \
     MSL_INLINE constexpr vec<T, N> operator op(const vec<T, N>& a, const vec<T, N>& b) { \

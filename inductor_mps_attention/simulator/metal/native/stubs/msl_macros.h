@@ -7,6 +7,17 @@
 #define __HAVE_BFLOAT__ 1
 #define METAL_FUNC inline __attribute__((__always_inline__))
 
+#ifndef NDEBUG
+#define assert(condition) ((condition) ? (void)0 : msl_assertion_failed(#condition, __LINE__))
+#else
+#define assert(condition) ((void)0)
+#endif
+// How exact the functions behind the library's are to be.
+#define __METAL_FAST_MATH__ 1
+#define __METAL_PRECISE_MATH__ 0
+#define __METAL_MAYBE_FAST_MATH__ 1
+#define __METAL_MEMORY_SCOPE_SYSTEM__ 4
+
 // Language keywords that C++ spells otherwise.
 #define restrict __restrict
 
