@@ -18,14 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Buffer:
-    """One tensor argument. Tensors of float32 row statistics are contiguous (batch, heads, q_len)."""
+    """One tensor argument. Without strides it is contiguous and float32: row statistics of (batch, heads, q_len), or
+    what the parts of a split leave of each row."""
 
     name: str
     dtype: str
     metal_type: str
     writable: bool
-    strided: bool
-    """Whether its (batch, head, row) strides are parameters; the stride of the last dim is always 1."""
+    axes: tuple[str, ...]
+    """The axes whose strides are parameters, outermost first; the stride of a head dim is always 1."""
+
+    @property
+    def strided(self) -> bool:
+        return bool(self.axes)
 
 
 @dataclass(frozen=True)
@@ -39,33 +44,49 @@ class Parameter:
 
 
 SIZES = ("batch", "heads", "kv_heads", "q_len", "kv_len")
-STRIDE_AXES = ("batch", "head", "row")
+ROW_AXES = ("batch", "head", "row")
+KEY_MASK_AXES = ("batch", "key")
 
 _INPUTS = {
     Role.FORWARD: ("q", "k", "v"),
     Role.BACKWARD_DELTA: ("out", "grad_out"),
     Role.BACKWARD_DQ: ("q", "k", "v", "grad_out", "logsumexp", "delta"),
     Role.BACKWARD_DKV: ("q", "k", "v", "grad_out", "logsumexp", "delta"),
+    Role.DECODE: ("q", "k", "v"),
+    Role.DECODE_MERGE: ("part_sums", "part_statistics"),
 }
 _OUTPUTS = {
     Role.FORWARD: ("out", "logsumexp"),
     Role.BACKWARD_DELTA: ("delta",),
     Role.BACKWARD_DQ: ("grad_q",),
     Role.BACKWARD_DKV: ("grad_k", "grad_v"),
+    Role.DECODE: ("part_sums", "part_statistics"),
+    Role.DECODE_MERGE: ("out", "logsumexp"),
 }
 _STAGED = {
     Role.FORWARD: ("k", "v"),
     Role.BACKWARD_DELTA: (),
     Role.BACKWARD_DQ: ("k", "v"),
     Role.BACKWARD_DKV: ("q", "grad_out"),
+    Role.DECODE: ("k", "v"),
+    Role.DECODE_MERGE: (),
 }
-_ROW_STATISTICS = ("logsumexp", "delta")
+_CONTIGUOUS = ("logsumexp", "delta", "part_sums", "part_statistics")
+_ROW_SUMS = (Role.BACKWARD_DELTA, Role.DECODE_MERGE)
+"""Roles that see no keys: neither mask nor band nor scale."""
 _SIZES_READ = {
     Role.FORWARD: ("heads", "kv_heads", "q_len", "kv_len"),
     Role.BACKWARD_DELTA: ("heads", "q_len"),
     Role.BACKWARD_DQ: ("heads", "kv_heads", "q_len", "kv_len"),
     Role.BACKWARD_DKV: ("heads", "kv_heads", "q_len", "kv_len"),
+    Role.DECODE: ("heads", "kv_heads", "q_len", "kv_len"),
+    Role.DECODE_MERGE: ("heads", "q_len", "kv_len"),
 }
+
+
+def sees_keys(role: Role) -> bool:
+    """Whether the role makes scores, and so takes the scale, the bounds of the band and the key mask."""
+    return role not in _ROW_SUMS
 
 
 def vector_loaded(role: Role) -> tuple[str, ...]:
@@ -73,29 +94,55 @@ def vector_loaded(role: Role) -> tuple[str, ...]:
     return _STAGED[role]
 
 
-def buffers(role: Role, dtype: DType, *, logsumexp: bool) -> tuple[Buffer, ...]:
-    """Tensor arguments in order: inputs, then outputs. `logsumexp`: whether forward has that output."""
-    names = [(name, False) for name in _INPUTS[role]]
-    names += [(name, True) for name in _OUTPUTS[role] if name != "logsumexp" or logsumexp]
+def buffers(
+    role: Role,
+    dtype: DType,
+    *,
+    logsumexp: bool,
+    key_mask: bool = False,
+    key_grad: bool = True,
+    value_grad: bool = True,
+) -> tuple[Buffer, ...]:
+    """Tensor arguments in order: inputs, the key mask, outputs.
+
+    `logsumexp`: whether forward has that output; `key_grad`, `value_grad`: which outputs BACKWARD_DKV has.
+    """
+    unwanted = {"logsumexp"} if role in (Role.FORWARD, Role.DECODE_MERGE) and not logsumexp else set()
+    if role is Role.BACKWARD_DKV:
+        unwanted |= set() if key_grad else {"grad_k", "delta", "v"}  # grad_v depends on no v
+        unwanted |= set() if value_grad else {"grad_v"}
+    names = [(name, False) for name in _INPUTS[role] if name not in unwanted]
+    if key_mask and sees_keys(role):
+        names.append(("key_mask", False))
+    names += [(name, True) for name in _OUTPUTS[role] if name not in unwanted]
     return tuple(_buffer(name, dtype, writable) for name, writable in names)
 
 
 def _buffer(name: str, dtype: DType, writable: bool) -> Buffer:
-    if name in _ROW_STATISTICS:
-        return Buffer(name, "float32", "float", writable, strided=False)
-    return Buffer(name, dtype.name, dtype.metal, writable, strided=True)
+    if name in _CONTIGUOUS:
+        return Buffer(name, "float32", "float", writable, axes=())
+    if name == "key_mask":
+        return Buffer(name, "bool", "bool", writable, axes=KEY_MASK_AXES)
+    return Buffer(name, dtype.name, dtype.metal, writable, axes=ROW_AXES)
 
 
 def parameters(role: Role, tensors: tuple[Buffer, ...], *, has_lower: bool, has_upper: bool) -> tuple[Parameter, ...]:
-    """Integer arguments in order: sizes, bounds of the band, three strides in elements of each tensor."""
+    """Integer arguments in order: sizes, bounds of the band, the strides in elements of each tensor."""
     table = [Parameter(name, "int", read=name in _SIZES_READ[role]) for name in SIZES]
-    if role is not Role.BACKWARD_DELTA:
+    if sees_keys(role):
         bounds = (("lower", has_lower), ("upper", has_upper))
         table += [Parameter(name, "int", read=True) for name, bounded in bounds if bounded]
     for tensor in tensors:
-        if tensor.strided:
-            table += [Parameter(f"{tensor.name}_{axis}_stride", "long", read=True) for axis in STRIDE_AXES]
+        table += [Parameter(name, "long", read=True) for name in stride_parameters(tensor.name)]
     return tuple(table)
+
+
+def stride_parameters(tensor: str) -> tuple[str, ...]:
+    """The parameters that take the outer strides of a tensor argument, outermost first."""
+    if tensor in _CONTIGUOUS:
+        return ()
+    axes = KEY_MASK_AXES if tensor == "key_mask" else ROW_AXES
+    return tuple(f"{tensor}_{axis}_stride" for axis in axes)
 
 
 def pack(plan: KernelPlan, values: Mapping[str, int]) -> list[int]:

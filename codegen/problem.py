@@ -10,12 +10,15 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What a kernel computes. Backward is three launches: delta first, then dq and dkv in either order."""
+    """What a kernel computes. Backward is three launches: delta first, then dq and dkv in either order. Decode, the
+    forward of few queries, is two: parts over the keys, then their merge."""
 
     FORWARD = "forward"
     BACKWARD_DELTA = "backward_delta"
     BACKWARD_DQ = "backward_dq"
     BACKWARD_DKV = "backward_dkv"
+    DECODE = "decode"
+    DECODE_MERGE = "decode_merge"
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,16 @@ DTYPES = {dtype.name: dtype for dtype in (FLOAT32, FLOAT16, BFLOAT16)}
 
 
 @dataclass(frozen=True)
+class Split:
+    """How DECODE divides the forward of few queries. Chosen from hints; every choice is right for all sizes."""
+
+    keys: int
+    """Keys of one threadgroup: the keys are split into ceil(kv_len / keys) parts, which are merged."""
+    row_fragments: int
+    """8-row fragments of a threadgroup. Its rows are those of all query heads that share a key head."""
+
+
+@dataclass(frozen=True)
 class Problem:
     """softmax(scale * q k^T) v over the band `lower <= j - i <= upper` of key j and query i."""
 
@@ -51,4 +64,6 @@ class Problem:
     aligned: bool = False
     """Whether base addresses and outer strides of `vector_loaded(role)` are multiples of 16 bytes: vector loads."""
     key_mask: bool = False
-    """Whether keys are masked by a boolean tensor; no kernel has it."""
+    """Whether keys are masked by a boolean tensor of (batch, keys); True is a key that is seen."""
+    split: Split | None = None
+    """The forward's keys in parts, by DECODE and DECODE_MERGE; None is one kernel, FORWARD."""

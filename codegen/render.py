@@ -1,4 +1,4 @@
-"""KernelPlan -> Metal text. Knows nothing of torch, graphs or devices: the same plan gives the same bytes."""
+"""KernelPlan -> Metal text. Knows no torch, graphs or devices: the same plan and bindings give the same bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jinja2
 
+from .bindings import Bindings
 from .literals import literal
 from .plan import KernelPlan
 
@@ -23,13 +24,21 @@ class KernelSource:
     entry: str
     digest: str
 
+    @classmethod
+    def of(cls, text: str, entry: str) -> KernelSource:
+        return cls(text, entry, hashlib.sha256(text.encode("ascii")).hexdigest())
+
 
 @lru_cache(maxsize=512)
-def render(plan: KernelPlan) -> KernelSource:
-    """The Metal text of `plan`: ASCII, Metal 3.1 to 4.1, one kernel named `plan.entry`."""
+def render(plan: KernelPlan, bindings: Bindings | None = None, entry: str | None = None) -> KernelSource:
+    """The Metal text of `plan`: ASCII, Metal 3.1 to 4.1, one kernel named `entry`, or `plan.entry` without a name.
+
+    `bindings` writes sizes, strides and scale into the text; without them they are arguments of each launch.
+    """
+    entry = entry or plan.entry
     template = _environment().get_template(f"{plan.role.value}.metal.jinja")
-    text = template.render(plan=plan)
-    return KernelSource(text, plan.entry, hashlib.sha256(text.encode("ascii")).hexdigest())
+    text = template.render(plan=plan, bindings=bindings, entry=entry)
+    return KernelSource.of(text, entry)
 
 
 @cache

@@ -1,15 +1,19 @@
-"""The plan table: how a kernel is cut up, per role, element size and head dim. Each row cites its evidence.
-
-"bytes kept" is what fragments, accumulators and row statistics take in one thread's registers; on M1 and M2
-the aim is at most 340, with at most about 12 KB of threadgroup memory. These are counts, no measurements on
-Apple hardware.
-"""
+"""How a kernel is cut up: the numbers that a row of the plan table chooses. Data only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
-from .problem import Role
+_SHORT = re.compile(r"s(\d+)r(\d+)t(\d+)(?:k(\d+))?(?:x(\d+))?(?:j(\d+))?([pbdouq]*)")
+_MARKS = (
+    ("p", "prefetch"),
+    ("b", "double_buffered"),
+    ("d", "direct"),
+    ("o", "once"),
+    ("u", "unrolled"),
+    ("q", "reread"),
+)
 
 
 @dataclass(frozen=True)
@@ -21,48 +25,41 @@ class Tiling:
     """8-row fragments that one simdgroup owns; two halve the threadgroup memory reads of a product."""
     tile: int
     """Rows of the streamed side that are staged in threadgroup memory at a time."""
+    sharing: int = 1
+    """Simdgroups that share a row set, each with a part of the work: 1, 2, or 4 in the backward."""
+    prefetch: bool = False
+    """Whether the next tile is read into registers while this one is computed with."""
+    double_buffered: bool = False
+    """Whether the tiles have two places each, which saves one of the two barriers a tile; implies `prefetch`."""
+    direct: bool = False
+    """Whether fragments come straight from device memory, without staging, threadgroup memory or barriers."""
+    once: bool = False
+    """Backward: whether each staged fragment is read once and kept, and weights are transposed by shuffles instead."""
+    blocks: int = 1
+    """Backward: blocks of 8 streamed rows whose products are made together; simdgroups that share rows take a tile."""
+    unrolled: bool = False
+    """Backward: whether the loop over the blocks of a tile is unrolled. Instruction caches of M1 and M2 have 12 KB."""
+    reread: bool = False
+    """Decode: whether queries are read again for each tile, by fragments, since the registers hold no rows of them."""
+    part: int = 0
+    """Decode: keys of one threadgroup, whose simdgroups share the rows and take turns at the tiles."""
 
+    @property
+    def short(self) -> str:
+        """The tiling as kernel names spell it."""
+        numbers = f"s{self.simdgroups}r{self.row_fragments}t{self.tile}"
+        sharing = f"x{self.sharing}" if self.sharing > 1 else ""
+        blocks = f"j{self.blocks}" if self.blocks > 1 else ""
+        part = f"k{self.part}" if self.part else ""
+        return numbers + part + sharing + blocks + "".join(mark for mark, name in _MARKS if getattr(self, name))
 
-@dataclass(frozen=True)
-class TableRow:
-    """Applies up to `max_head_dim`, the larger of the two head dims."""
-
-    role: Role
-    element_size: int
-    max_head_dim: int
-    tiling: Tiling
-    evidence: str
-
-
-_DELTA = "one simdgroup a row; reads each element once, under 4 % of a backward whatever the shape"
-
-TABLE = (
-    TableRow(Role.FORWARD, 2, 64, Tiling(4, 1, 32), "152 bytes kept, 9 KB; MFA and MLX use 4 simdgroups of 8 rows"),
-    TableRow(Role.FORWARD, 2, 128, Tiling(4, 1, 16), "224 bytes kept, 8.5 KB; a tile of 32 would take 13 to 17 KB"),
-    TableRow(
-        Role.FORWARD,
-        4,
-        64,
-        Tiling(4, 2, 16),
-        "336 bytes kept, 9 KB; halves the reads that hold float at 70 %",
-    ),
-    TableRow(Role.FORWARD, 4, 128, Tiling(4, 1, 8), "280 bytes kept, 8.4 KB; a tile of 16 would take 17 KB"),
-    TableRow(Role.BACKWARD_DELTA, 2, 128, Tiling(4, 1, 8), _DELTA),
-    TableRow(Role.BACKWARD_DELTA, 4, 128, Tiling(4, 1, 8), _DELTA),
-    TableRow(Role.BACKWARD_DQ, 2, 64, Tiling(4, 1, 32), "156 bytes kept, 9 KB"),
-    TableRow(Role.BACKWARD_DQ, 2, 128, Tiling(4, 1, 16), "284 bytes kept, 8.5 KB"),
-    TableRow(Role.BACKWARD_DQ, 4, 64, Tiling(4, 1, 16), "224 bytes kept, 9 KB"),
-    TableRow(Role.BACKWARD_DQ, 4, 128, Tiling(4, 1, 8), "416 bytes kept, 8.4 KB: past the aim, may spill"),
-    TableRow(Role.BACKWARD_DKV, 2, 64, Tiling(4, 1, 32), "216 bytes kept, 9.5 KB"),
-    TableRow(Role.BACKWARD_DKV, 2, 128, Tiling(4, 1, 16), "408 bytes kept, 8.6 KB: past the aim, may spill"),
-    TableRow(Role.BACKWARD_DKV, 4, 64, Tiling(4, 1, 16), "288 bytes kept, 9.1 KB"),
-    TableRow(Role.BACKWARD_DKV, 4, 128, Tiling(4, 1, 8), "544 bytes kept, 8.5 KB: past the aim, will spill"),
-)
-
-
-def choose(role: Role, element_size: int, head_dim: int) -> TableRow | None:
-    """The first row that reaches `head_dim`, or None."""
-    for row in TABLE:
-        if row.role is role and row.element_size == element_size and head_dim <= row.max_head_dim:
-            return row
-    return None
+    @classmethod
+    def of(cls, short: str) -> Tiling:
+        """The reverse of `short`. ValueError for another text."""
+        found = _SHORT.fullmatch(short)
+        if found is None:
+            raise ValueError(f"{short!r} is no tiling; one is spelled as s8r2t64x2j4p")
+        numbers = [int(number or least) for number, least in zip(found.groups(""), (0, 0, 0, 0, 1, 1), strict=False)]
+        simdgroups, row_fragments, tile, part, sharing, blocks = numbers
+        tiling = cls(simdgroups, row_fragments, tile, sharing=sharing, blocks=blocks, part=part)
+        return replace(tiling, **{name: mark in found.groups()[-1] for mark, name in _MARKS})
