@@ -4,23 +4,29 @@ Knows nothing of masks or scales.
 
 An axis is a number that the first product gives to its output's dims; LEAD axes are batch and heads. A view that only
 regroups the lead dims, in order, starts a second numbering (`REGROUPED + k`); anything that mixes a lead dim with the
-query or key axis is not followed.
+query or key axis gives MIXED dims, which stay unknown until another view undoes it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import Node
 
-from .canonical import Op, canonical
+from .canonical import Op, canonical, word
 from .nodes import Size, argument, is_tensor, same_sizes, shape, source_of
 
 REGROUPED = 100
+MIXED = 200  # a dim that a view made of lead axes and one of the inner ones
 INNER = 1000  # the contracted axis: of q and k in the first product
 VALUE = 1001  # the head dim of v, in the second product
 ONE = -1  # a dim of size 1 that is no axis of the attention
+
+# Matrices are real here, so a conjugate transpose is a transpose.
+_SWAPS_LAST = frozenset({"mT", "mH", "adjoint"})
+_SWAPS_OF_TWO = frozenset({"T", "H", "t", "numpy_T", "matrix_H"})
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,9 @@ def permutation(node: Node) -> tuple[int, ...] | None:
     if not is_tensor(node) or not node.args or not is_tensor(source_of(node)):
         return None
     rank = len(shape(node))
-    name = node.args[1] if node.target is getattr else _name(node)
+    name = word(node)
     order = list(range(rank))
-    if name in ("mT", "swap_last") or (name in ("T", "t") and rank == 2):
+    if name in _SWAPS_LAST or (name in _SWAPS_OF_TWO and rank == 2):
         order[-1], order[-2] = order[-2], order[-1]
     elif name in ("transpose", "swapaxes", "swapdims"):
         first = argument(node, 1, "dim0", "axis0")
@@ -62,26 +68,29 @@ def permutation(node: Node) -> tuple[int, ...] | None:
     return tuple(order)
 
 
-def without_permutes(operand: Operand) -> Operand:
-    """The same operand seen from beneath its transposes: they are views, so nothing is read earlier or later."""
+def read_through(operand: Operand, passes: Callable[[Node], bool]) -> tuple[Operand, list[Node]]:
+    """The same operand seen from beneath its transposes and beneath every node that `passes` accepts.
+
+    Transposes are views, so nothing is read earlier or later. The accepted nodes are returned, outermost first: eager
+    reads at the last of them. They must keep the order of dims.
+    """
     node, axes = operand.node, operand.axes
-    while canonical(node) is Op.PERMUTE:
-        order, source = permutation(node), source_of(node) if node.args else None
-        if order is None or not isinstance(source, Node):
+    read: list[Node] = []
+    while is_tensor(source_of(node)):
+        if canonical(node) is Op.PERMUTE:
+            order = permutation(node)
+            if order is None:
+                break
+            inner = [ONE] * len(axes)
+            for place, dim in enumerate(order):
+                inner[dim] = axes[place]
+            axes = tuple(inner)
+        elif passes(node):
+            read.append(node)
+        else:
             break
-        inner = [ONE] * len(axes)
-        for place, dim in enumerate(order):
-            inner[dim] = axes[place]
-        node, axes = source, tuple(inner)
-    return Operand(node, axes)
-
-
-def _name(node: Node) -> str:
-    target = node.target
-    if isinstance(target, str):
-        return target
-    name = getattr(target, "overloadpacket", target).__name__
-    return "t" if name == "numpy_T" else str(name)
+        node = source_of(node)
+    return Operand(node, axes), read
 
 
 def _moved(node: Node, rank: int) -> tuple[int, ...]:
@@ -120,6 +129,19 @@ def _lead_in_order(axes: tuple[int, ...], lead: int) -> bool:
     """All lead axes, each once, slowest first: else a regrouping would move (batch, head) pairs."""
     own = tuple(range(lead))
     return axes in (own, tuple(range(REGROUPED, REGROUPED + len(axes))))
+
+
+def mixed_by_view(node: Node) -> tuple[int, ...] | None:
+    """Axes after a view that keeps the last dim and regroups all others in order: `scores.view(-1, keys)`.
+
+    The last axis is MIXED as well, for the caller to name. None if the last dim does not stay.
+    """
+    before, after = shape(source_of(node)), shape(node)
+    return tuple(range(MIXED, MIXED + len(after))) if same_sizes(before[-1:], after[-1:]) else None
+
+
+def is_mixed(axes: tuple[int, ...]) -> bool:
+    return any(MIXED <= axis < INNER for axis in axes)
 
 
 def is_regrouped(axes: tuple[int, ...]) -> bool:

@@ -16,13 +16,22 @@ _COPIED_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "custom")
 
 
 class Builder:
-    """Adds nodes before one node, each with an example; remembers them, so that a failure can take them back."""
+    """Adds nodes before one node, each with an example; remembers them, so that a failure can take them back.
 
-    def __init__(self, graph: Graph, before: Node):
+    like: the node that tells the key and the mode of examples; `before` if not given.
+    """
+
+    def __init__(self, graph: Graph, before: Node, like: Node | None = None):
         self.graph, self.before = graph, before
-        self.key = meta_key(before)
+        like = before if like is None else like
+        self.key = meta_key(like)
         self.added: list[Node] = []
-        self._fake_mode = _fake_mode(value(before))
+        self._fake_mode = _fake_mode(value(like))
+
+    @property
+    def shape_env(self) -> Any:
+        """Of the examples; None when they are real tensors."""
+        return getattr(self._fake_mode, "shape_env", None)
 
     def call(self, target: Callable[..., Any], *args: Any) -> Node:
         with self.graph.inserting_before(self.before):

@@ -50,7 +50,8 @@ class Candidate:
 
     lead: sizes of the lead axes 0.. of the first product. row, key: the axes of queries and keys.
     chain: the nodes that the fused operator replaces. copies: casts and repeats of q, k, v that it reads through.
-    out_axes: the axis of each dim of `out`. zero_rows: an empty row gives zero (SDPA), else NaN or a mean (softmax).
+    layouts: sizes and axes that the scores had before each view since the last transpose. out_axes: the axis of each
+    dim of `out`. zero_rows: an empty row gives zero (SDPA), else NaN or a mean (softmax).
     """
 
     anchor: Node
@@ -70,6 +71,7 @@ class Candidate:
     grouped: bool = False
     chain: list[Node] = field(default_factory=list)
     copies: list[Node] = field(default_factory=list)
+    layouts: list[tuple[tuple[Size, ...], tuple[int, ...]]] = field(default_factory=list)
     out: Node | None = None
     out_axes: tuple[int, ...] = ()
 

@@ -1,9 +1,9 @@
 """One name for each operation, whatever its spelling: method, function, operator, in place, ATen overload.
 
 A word in a table below stands for `Tensor.word`, `torch.word`, `torch.nn.functional.word`, `torch.special.word`,
-`operator.word` and `torch.ops.aten.word`, as far as they exist. Targets are compared as objects, so a user's own
-function named `softmax` is not taken for torch's. Adding a spelling is adding a word. In-place words stand beside the
-pure ones: `nodes.mutates` tells them apart.
+`torch.linalg.word`, `operator.word` and `torch.ops.aten.word`, as far as they exist. Targets are compared as objects,
+so a user's own function named `softmax` is not taken for torch's. Adding a spelling is adding a word. In-place words
+stand beside the pure ones: `memory.writes` tells them apart.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ class Op(Enum):
     SDPA = auto()
     MHA = auto()
     SOFTMAX = auto()
+    SOFTMIN = auto()
     LOG_SOFTMAX = auto()
     MATMUL = auto()
+    LINEAR = auto()
     BADDBMM = auto()
     EINSUM = auto()
     DROPOUT = auto()
@@ -40,6 +42,8 @@ class Op(Enum):
     SUB = auto()
     RSUB = auto()
     NEG = auto()
+    RECIPROCAL = auto()
+    POW = auto()
     EXP = auto()
     SUM = auto()
     LOGSUMEXP = auto()
@@ -71,6 +75,7 @@ class Op(Enum):
     REPEAT = auto()
     REPEAT_INTERLEAVE = auto()
     CAT = auto()
+    STACK = auto()
     # Masks.
     MASKED_FILL = auto()
     WHERE = auto()
@@ -102,9 +107,11 @@ class Op(Enum):
 
 _WORDS: dict[Op, str] = {
     Op.SDPA: "scaled_dot_product_attention",
-    Op.SOFTMAX: "softmax _softmax",
-    Op.LOG_SOFTMAX: "log_softmax _log_softmax",
-    Op.MATMUL: "matmul bmm mm __matmul__ __rmatmul__ imatmul",
+    Op.SOFTMAX: "softmax _softmax special_softmax",
+    Op.SOFTMIN: "softmin",
+    Op.LOG_SOFTMAX: "log_softmax _log_softmax special_log_softmax",
+    Op.MATMUL: "matmul bmm mm linalg_matmul __matmul__ __rmatmul__ imatmul",
+    Op.LINEAR: "linear",
     Op.BADDBMM: "baddbmm",
     Op.EINSUM: "einsum",
     Op.DROPOUT: "dropout dropout_ native_dropout alpha_dropout feature_dropout feature_alpha_dropout dropout1d "
@@ -115,9 +122,11 @@ _WORDS: dict[Op, str] = {
     Op.SUB: "sub subtract sub_ subtract_ isub __sub__",
     Op.RSUB: "rsub __rsub__",
     Op.NEG: "neg negative __neg__",
+    Op.RECIPROCAL: "reciprocal",
+    Op.POW: "pow __pow__",
     Op.EXP: "exp exp_",
     Op.SUM: "sum",
-    Op.LOGSUMEXP: "logsumexp",
+    Op.LOGSUMEXP: "logsumexp special_logsumexp",
     Op.AMAX: "amax max",
     Op.ABS: "abs absolute __abs__",
     Op.RELU: "relu",
@@ -144,6 +153,7 @@ _WORDS: dict[Op, str] = {
     Op.REPEAT: "repeat tile",
     Op.REPEAT_INTERLEAVE: "repeat_interleave",
     Op.CAT: "cat concat concatenate",
+    Op.STACK: "stack",
     Op.MASKED_FILL: "masked_fill masked_fill_",
     Op.WHERE: "where",
     Op.TRIL: "tril tril_",
@@ -165,7 +175,8 @@ _WORDS: dict[Op, str] = {
     Op.NEW_FULL: "new_full",
     Op.SCALAR_TENSOR: "tensor scalar_tensor",
     Op.EMPTY: "empty empty_like new_empty",
-    Op.METADATA: "size dim ndimension numel stride storage_offset sym_size sym_numel sym_stride is_floating_point",
+    Op.METADATA: "size dim ndimension numel stride storage_offset sym_size sym_numel sym_stride is_floating_point "
+    "_assert_tensor_metadata",
 }
 
 _FUNCTIONS: dict[Op, tuple[Any, ...]] = {
@@ -199,7 +210,7 @@ def _by_function() -> dict[Any, Op]:
         for word in words.split():
             homes: tuple[Any, ...] = (torch.Tensor, torch.ops.aten)
             if word not in _METHOD_ONLY:
-                homes += (torch, F, torch.special, operator)
+                homes += (torch, F, torch.special, torch.linalg, operator)
             for home in homes:
                 target: Callable[..., Any] | None = getattr(home, word, None)
                 if target is not None:
@@ -237,6 +248,14 @@ def _attribute(name: Any) -> Op:
     if name in ("mT", "T", "mH", "H"):
         return Op.PERMUTE
     return Op.METADATA if name in _METADATA_ATTRIBUTES else Op.UNKNOWN
+
+
+def word(node: Node) -> str:
+    """The operation's bare name: `mul` of `torch.mul`, `Tensor.mul` and `aten.mul.Tensor`; `mT` of an attribute."""
+    if node.target is getattr:
+        return str(node.args[1])
+    target = getattr(node.target, "overloadpacket", node.target)
+    return target if isinstance(target, str) else str(getattr(target, "__name__", target))
 
 
 def spelling(node: Node) -> str:

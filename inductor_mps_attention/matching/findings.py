@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from torch.fx import Node
 
 from ..errors import Reason, Rejection
+from .nodes import location
 
 
 class DeadEnd(Exception):
     """The walk cannot go on; its reason is already among the findings."""
+
+
+def rejection(reason: Reason, message: str, node: Node | None) -> Rejection:
+    """A no that a node of the graph decided."""
+    return Rejection(reason, message) if node is None else Rejection(reason, message, node.name, location(node))
 
 
 @dataclass
@@ -25,7 +31,7 @@ class Findings:
             self.rejections.append(rejection)
 
     def no(self, reason: Reason, message: str, node: Node | None = None) -> None:
-        self.add(Rejection(reason, message, None if node is None else node.name))
+        self.add(rejection(reason, message, node))
 
     def dead_end(self, reason: Reason, message: str, node: Node | None = None) -> DeadEnd:
         """For `raise findings.dead_end(...)`."""

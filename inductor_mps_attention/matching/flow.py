@@ -9,15 +9,19 @@ from collections.abc import Callable
 from torch.fx import Node
 
 from ..errors import Reason
-from .canonical import PRODUCTS, Op, canonical, spelling
+from .canonical import Op, canonical, spelling, word
 from .findings import Findings
-from .memory import changes_memory
-from .nodes import argument, is_tensor, mutates, shape
+from .memory import changes_memory, mutates, write_targets
+from .nodes import argument, is_tensor, shape
+from .products import is_product
+from .reductions import shift_from, shift_of
+from .signatures import given
 
 Positions = dict[Node, int]
 
 _REACH = 24
 _IN_PLACE_LINKS = frozenset({Op.MUL, Op.DIV, Op.ADD, Op.SUB, Op.MASKED_FILL})
+_SOFTMAXES = (Op.SOFTMAX, Op.SOFTMIN, Op.LOG_SOFTMAX)
 _SHAPE_ONLY = frozenset({Op.ZEROS, Op.ONES, Op.EMPTY})
 
 
@@ -26,7 +30,7 @@ def reads_metadata(user: Node, source: Node) -> bool:
     op = canonical(user)
     if op is Op.METADATA or (op in _SHAPE_ONLY and user.args[:1] == (source,)):
         return True
-    name = spelling(user)
+    name = word(user)
     if name in ("full_like", "new_full") and user.args[:1] == (source,):
         return source not in (argument(user, 1, "fill_value"), argument(user, 2, "fill_value"))
     return name in ("type_as", "to", "view_as", "reshape_as", "expand_as") and user.args[0] is not source
@@ -41,25 +45,29 @@ def links_from(source: Node, readers: tuple[Node, ...], positions: Positions, fi
 
     `scores.mul_(c)` as a statement leaves `scores` with two users: the write, and whoever reads the result.
     """
-    writes = []
-    for user in value_users(source):
-        if user in readers:
+    links, users = [], value_users(source)
+    shifts = [shift_of(user, Op.AMAX) for user in users if _is_statement(user, source)]
+    maxima = {shift.nodes[0] for shift in shifts if shift is not None}  # of `scores.sub_(scores.amax(..))`
+    for user in users:
+        if user in readers or user in maxima:
             continue
-        if _is_plain_write(user, source) and positions[user] < min(map(positions.__getitem__, readers)):
-            writes.append(user)
+        if _is_statement(user, source) and positions[user] < min(map(positions.__getitem__, readers)):
+            links.append(user)
         elif changes_memory(user, source):
             findings.no(Reason.MUTATION, f"`{source.name}` is written by {spelling(user)} inside the attention", user)
         else:
             where = "returned" if user.op == "output" else f"used by `{user.name}` ({spelling(user)})"
             findings.no(Reason.INNER_VALUE_USED, f"the inner value `{source.name}` is also {where}", user)
-    return sorted(writes, key=positions.__getitem__)
+    return sorted(links, key=positions.__getitem__)
 
 
-def _is_plain_write(user: Node, source: Node) -> bool:
+def _is_statement(user: Node, source: Node) -> bool:
+    """An in-place link that writes into `source` alone, and whose result nobody uses."""
     return (
-        mutates(user)
-        and canonical(user) in _IN_PLACE_LINKS
-        and user.args[0] is source
+        canonical(user) in _IN_PLACE_LINKS
+        and write_targets(user) == [source]
+        and user.all_input_nodes.count(source) == 1
+        and user.args[:1] == (source,)
         and source not in user.args[1:]
         and not user.users
     )
@@ -67,13 +75,14 @@ def _is_plain_write(user: Node, source: Node) -> bool:
 
 def carrier(node: Node) -> Node | None:
     """The input of an elementwise or view node that leads up to a product, None if none does."""
+    shift = shift_from(node)
+    if shift is not None:
+        return shift.source
     op = canonical(node)
-    if op in (Op.MUL, Op.ADD) or (op is Op.SUB and not mutates(node)):
-        choices = [argument(node, 0, "input", "self"), argument(node, 1, "other")]
-    elif op is Op.WHERE:
-        choices = [argument(node, 1, "input", "self"), argument(node, 2, "other")]
+    if (op in (Op.MUL, Op.DIV, Op.ADD, Op.SUB) and not mutates(node)) or op is Op.WHERE:
+        choices = [given(node, "input"), given(node, "other")]
     elif op in _IN_PLACE_LINKS or op in (Op.CAST, Op.COPY, Op.PERMUTE, Op.VIEW, Op.EXPAND, Op.DETACH):
-        choices = [argument(node, 0, "input", "self")]
+        choices = [given(node, "input")]
     else:
         choices = [*node.args[:2]]
     tensors = [choice for choice in choices if is_tensor(choice)]
@@ -84,7 +93,7 @@ def comes_from_product(node: Node) -> bool:
     """Is there a product up the first inputs, through any same-rank or view operations?"""
 
     def above(current: Node) -> list[Node]:
-        if canonical(current) in (Op.SOFTMAX, Op.LOG_SOFTMAX, Op.SDPA):
+        if canonical(current) in (*_SOFTMAXES, Op.SDPA):
             return []
         return [source for source in current.args[:3] if isinstance(source, Node) and is_tensor(source)]
 
@@ -92,7 +101,7 @@ def comes_from_product(node: Node) -> bool:
 
 
 def _is_scores_product(node: Node) -> bool:
-    return canonical(node) in PRODUCTS and len(shape(node)) >= 2
+    return is_product(node) and len(shape(node)) >= 2
 
 
 def goes_to_product(node: Node) -> bool:
@@ -102,7 +111,7 @@ def goes_to_product(node: Node) -> bool:
     """
 
     def below(current: Node) -> list[Node]:
-        if canonical(current) in (Op.SOFTMAX, Op.LOG_SOFTMAX) and current is not node:
+        if canonical(current) in _SOFTMAXES and current is not node:
             return []
         return [
             user
@@ -110,7 +119,7 @@ def goes_to_product(node: Node) -> bool:
             if is_tensor(user) and len(shape(user)) >= 2 and not reads_metadata(user, current)
         ]
 
-    return _reaches(node, below, lambda reached: reached is not node and canonical(reached) in PRODUCTS)
+    return _reaches(node, below, lambda reached: reached is not node and is_product(reached))
 
 
 def _reaches(start: Node, step: Callable[[Node], list[Node]], goal: Callable[[Node], bool]) -> bool:

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule, Node
 
 from ..config import Options
 from ..errors import Declined, Reason, Rejection
+from ..tuning.current import current
 from .bodies import bodies, waits_for_parent
 from .builder import Builder
 from .candidate import Candidate
 from .dump import dumped
+from .findings import rejection
 from .fingerprint import package_fingerprint
 from .fuel import Fuel
-from .nodes import is_dead, location
+from .key_masks import KeyMaskNodes
+from .memory import is_dead
+from .nodes import location
 from .proof import Context, Verdict, candidate_at, judge
 from .recorder import Recorder
 from .rewrite import emit
@@ -37,8 +42,18 @@ _fuel = Fuel()
 class FusionPass(CustomGraphPass):
     """For `torch._inductor.config.pre_grad_custom_pass`, which calls it on a graph and on each of its subgraphs."""
 
-    def __init__(self, options: Options, device_types: tuple[str, ...] = DEVICE_TYPES):
-        self.options, self.device_types = options, device_types
+    def __init__(
+        self,
+        options: Options,
+        device_types: tuple[str, ...] = DEVICE_TYPES,
+        refine: Callable[[Options], Options] | None = None,
+    ):
+        """refine: asked at each use for the options of the compilation that is going on."""
+        self._options, self.device_types, self._refine = options, device_types, refine
+
+    @property
+    def options(self) -> Options:
+        return self._options if self._refine is None else self._refine(self._options)
 
     def __call__(self, graph: Graph) -> None:
         """Rewrites in place, bodies included. Raises Declined, or our own failure, with `strict`."""
@@ -54,12 +69,17 @@ class FusionPass(CustomGraphPass):
         return sites
 
     def uuid(self) -> bytes:
-        """Covers everything that decides the result: the package's sources and templates, torch, the options.
+        """Covers everything that decides the result: the package's sources and templates, torch, the options, the chip,
+        and what `tune` measured on it.
 
         With `fuel` the result depends on what this process has rewritten before, so no other process may reuse it.
         """
-        fuel = () if self.options.fuel is None else _fuel.state()
-        return package_fingerprint((*self.options.result_changing(), self.device_types, *fuel))
+        options = self.options
+        fuel = () if options.fuel is None else _fuel.state()
+        # Kernels are planned for the chip at hand, and a cache may come from another machine.
+        chip = torch.backends.mps.get_name() if torch.backends.mps.is_available() else None
+        extra = (*options.result_changing(), self.device_types, chip, *fuel, current().digest)
+        return package_fingerprint(extra)
 
 
 def run(
@@ -177,6 +197,7 @@ def _replace(graph: Graph, verdicts: list[Verdict], options: Options) -> set[Nod
     left: set[Node] = set()
     done: list[Replacement] = []
     placed: list[Verdict] = []
+    key_masks = KeyMaskNodes(graph)
     for verdict in verdicts:
         anchor, findings = verdict.candidate.anchor, verdict.candidate.findings
         if not _fuel.take(options.fuel):
@@ -185,18 +206,19 @@ def _replace(graph: Graph, verdicts: list[Verdict], options: Options) -> set[Nod
             left.add(anchor)
             continue
         try:
-            done.append(_insert(graph, verdict))
+            done.append(_insert(graph, verdict, key_masks))
             placed.append(verdict)
         except Exception as error:  # see fuse
             _take_back(verdict)
             if options.strict:
                 for replacement in reversed(done):
                     replacement.discard()
+                key_masks.drop_unused()
                 raise
             findings.add(_internal(error, anchor))
             left.add(anchor)
     try:
-        _commit(graph, done)
+        _commit(graph, done, key_masks)
     except Exception as error:  # see fuse
         if options.strict:
             raise
@@ -211,13 +233,13 @@ def _take_back(verdict: Verdict) -> None:
         verdict.expansion.builder.discard()
 
 
-def _insert(graph: Graph, verdict: Verdict) -> Replacement:
+def _insert(graph: Graph, verdict: Verdict, key_masks: KeyMaskNodes) -> Replacement:
     """Adds the operator of one match; on failure everything that it added is gone."""
     match, expansion = verdict.match, verdict.expansion
     assert match is not None
     builder = Builder(graph, match.out)
     try:
-        new = emit(match, builder)
+        new = emit(match, builder, key_masks)
     except Exception:
         builder.discard()
         raise
@@ -229,7 +251,7 @@ def _insert(graph: Graph, verdict: Verdict) -> Replacement:
     return replacement
 
 
-def _commit(graph: Graph, done: list[Replacement]) -> None:
+def _commit(graph: Graph, done: list[Replacement], key_masks: KeyMaskNodes) -> None:
     """Moves all users to the new nodes and drops the old ones; raises what lint raises, with the graph restored."""
     moved = [(old, new, list(old.users)) for replacement in done for old, new in replacement.moves]
     for old, new, users in moved:
@@ -243,7 +265,9 @@ def _commit(graph: Graph, done: list[Replacement]) -> None:
                 user.replace_input_with(new, old)
         for replacement in reversed(done):
             replacement.discard()
+        key_masks.drop_unused()
         raise
+    key_masks.drop_unused()
     for replacement in reversed(done):
         _erase(graph, replacement.old)
 
@@ -259,7 +283,7 @@ def _erase(graph: Graph, old: Iterable[Node]) -> None:
 
 def _internal(error: Exception, node: Node) -> Rejection:
     _warn(error, f"the attention at {location(node)}")
-    return Rejection(Reason.INTERNAL, f"{type(error).__name__}: {error}", node.name)
+    return rejection(Reason.INTERNAL, f"{type(error).__name__}: {error}", node)
 
 
 def _warn(error: Exception, what: str) -> None:

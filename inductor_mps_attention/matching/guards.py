@@ -17,8 +17,7 @@ from ..config import Options
 from ..errors import Reason, Rejection
 from .axes import INNER, VALUE, Operand
 from .candidate import Candidate
-from .nodes import known, value
-from .scales import hint
+from .nodes import hint, known, value
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -33,6 +32,7 @@ class Known:
     dtype: torch.dtype | None = None
     has_lower: bool = False
     has_upper: bool = False
+    key_mask: bool = False
     assumed: list[Any] = field(default_factory=list)
     """Equalities of sizes that hold for this example and are not proved; the rewrite guards on them."""
 
@@ -164,6 +164,7 @@ def capability(facts: Known) -> Rejection | None:
         v_head_dim=int(dims[1]),
         has_lower=facts.has_lower,
         has_upper=facts.has_upper,
+        key_mask=facts.key_mask,
     )
     rejected = supported(problem, APPLE)
     return None if rejected is None else Rejection(Reason[rejected.limit], rejected.message)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch.fx import Node
 
-from .axes import ONE, Operand, is_regrouped, without_permutes
+from .axes import ONE, Operand, is_regrouped, read_through
 from .candidate import Candidate
 from .canonical import Op, canonical
-from .nodes import Size, argument, is_tensor, known, same_sizes, shape, source_of
+from .nodes import Size, is_tensor, known, same_sizes, shape, value
+from .signatures import given
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,7 @@ def undo_repeats(candidate: Candidate) -> None:
 
 def _unrepeated(operand: Operand, head: int) -> tuple[Operand, list[Node]] | None:
     """The operand before its head axis was repeated, and the copies that are read through."""
-    copies: list[Node] = []
-    operand = without_permutes(operand)
-    while canonical(operand.node) is Op.COPY and is_tensor(argument(operand.node, 0, "input", "self")):
-        copies.append(operand.node)
-        operand = without_permutes(Operand(argument(operand.node, 0, "input", "self"), operand.axes))
+    operand, copies = read_through(operand, lambda node: canonical(node) is Op.COPY)
     node, axes = operand.node, operand.axes
     if head not in axes:
         return None
@@ -78,39 +76,58 @@ def _unrepeated(operand: Operand, head: int) -> tuple[Operand, list[Node]] | Non
     if canonical(node) is Op.REPEAT_INTERLEAVE:
         base = _interleaved(node, place)
         return None if base is None else (Operand(base, axes), [*copies, node])
-    if canonical(node) is Op.VIEW:
-        base, between = _expanded(node, place)
-        if base is None:
-            return None
-        return Operand(base, (*axes[: place + 1], ONE, *axes[place + 1 :])), [*copies, *between, node]
-    return None
+    if canonical(node) is not Op.VIEW:
+        return None
+    found = _widened(node, place)
+    if found is None:
+        return None
+    base, between, has_one = found
+    inner = (*axes[: place + 1], ONE, *axes[place + 1 :]) if has_one else axes
+    return Operand(base, inner), [*copies, *between, node]
 
 
 def _interleaved(node: Node, place: int) -> Node | None:
-    source = argument(node, 0, "input", "self")
-    repeats, dim = argument(node, 1, "repeats"), argument(node, 2, "dim")
-    if not is_tensor(source) or not isinstance(repeats, int) or not isinstance(dim, int):
+    """One number of repeats for all heads."""
+    source: Node = given(node, "input")
+    repeats, dim = given(node, "repeats"), given(node, "dim")
+    repeats = value(repeats) if isinstance(repeats, Node) else repeats
+    if not is_tensor(source) or not isinstance(repeats, (int, torch.SymInt)) or not isinstance(dim, int):
         return None
     return source if dim % len(shape(node)) == place else None
 
 
-def _expanded(node: Node, place: int) -> tuple[Node | None, list[Node]]:
-    """The input of `x.expand(.., heads, n, ..).reshape(.., heads * n, ..)`, where x has size 1 in the place of n; and
-    the nodes in between, at the first of which eager reads x.
+def _widened(node: Node, place: int) -> tuple[Node, list[Node], bool] | None:
+    """x of `x.expand(.., heads, n, ..).reshape(.., heads * n, ..)`, the nodes in between, and whether x has a dim of
+    size 1 in the place of n: it has none where n copies of it were stacked.
     """
-    expand = source_of(node)
-    between = [expand]
-    while canonical(expand) is Op.COPY:
-        expand = source_of(expand)
-        between.append(expand)
-    if canonical(expand) is not Op.EXPAND or not is_tensor(source_of(expand)):
-        return None, []
-    before, wide, after = shape(source_of(expand)), shape(expand), shape(node)
-    if len(before) != len(wide) or len(wide) != len(after) + 1 or not known(before[place + 1] == 1):
-        return None, []
-    kept: tuple[Size, ...] = (*wide[: place + 1], *wide[place + 2 :])
-    merged: tuple[Size, ...] = (*wide[:place], wide[place] * wide[place + 1], *wide[place + 2 :])
-    source: tuple[Size, ...] = (*before[: place + 1], *before[place + 2 :])
-    if not same_sizes(kept, source) or not same_sizes(merged, after):
-        return None, []
-    return source_of(expand), between
+    wide = given(node, "input")
+    between = [wide]
+    while canonical(wide) is Op.COPY:
+        wide = given(wide, "input")
+        between.append(wide)
+    if not is_tensor(wide):
+        return None
+    full, after = shape(wide), shape(node)
+    if len(full) != len(after) + 1:
+        return None
+    merged: tuple[Size, ...] = (*full[:place], full[place] * full[place + 1], *full[place + 2 :])
+    if not same_sizes(merged, after):
+        return None
+    if canonical(wide) is Op.STACK:
+        base = _stacked(wide, place + 1)
+        return None if base is None else (base, between, False)
+    if canonical(wide) not in (Op.EXPAND, Op.REPEAT) or not is_tensor(given(wide, "input")):
+        return None
+    base = given(wide, "input")
+    # Repeating or expanding a dim of size 1 is the same; all others must stay as they are.
+    narrow: tuple[Size, ...] = (*full[: place + 1], 1, *full[place + 2 :])
+    return (base, between, True) if same_sizes(shape(base), narrow) else None
+
+
+def _stacked(stack: Node, place: int) -> Node | None:
+    """x of `torch.stack([x, x, x], place)`."""
+    tensors, dim = given(stack, "tensors"), given(stack, "dim")
+    if not isinstance(tensors, (list, tuple)) or not isinstance(dim, int) or dim % len(shape(stack)) != place:
+        return None
+    first: Node = tensors[0]
+    return first if all(tensor is first for tensor in tensors) else None

@@ -1,13 +1,14 @@
-"""The masks of one attention as one band, by symbolic proof; or why not. Knows nothing of kernels.
+"""The masks of one attention as one band and a key mask, by symbolic proof; or why not. Knows nothing of kernels.
 
-Hiding a key is the same function however it is spelled only as long as every query sees some key: an empty row gives
-zero in SDPA, NaN in a hand-written softmax with -inf, and a mean over all keys with a finite fill. So what a hand-
-written mask hides is fused only with a proof that all rows are full.
+Hiding a key is the same function however it is spelled only as long as every query sees some key; what a row that
+sees none gives depends on the spelling (empty_rows.py).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -15,71 +16,119 @@ import torch
 from torch.fx import Node
 
 from ..errors import Reason
-from ..spec import CAUSAL, FULL, Band, Size
+from ..spec import FULL, Band
 from .bands import MaskReader, ProvedBand, Unknown
 from .bands.recognise import Role
+from .biases import bias
 from .candidate import Candidate, MaskTerm
-from .nodes import input_name, inputs_beneath, is_tensor, value
+from .empty_rows import EmptyRows, ProvedTerm, empty_rows_of
+from .key_masks import KeyMask, key_mask_of
+from .nodes import Size, input_name, inputs_beneath, is_tensor, value
 
-_PADDING = (
-    "is a band and key padding from `{inputs}`; no kernel reads a key mask, so drop a mask that hides nothing,"
-    " or pack sequences of one length"
-)
-
-
-def resolve(candidate: Candidate, reader: MaskReader, key_padding: bool) -> Band:
-    """The intersection of all masks. What is not proved is declined, and counts as no mask for what follows."""
-    bands = [CAUSAL] if candidate.is_causal else []
-    proved = []
-    for term in candidate.masks:
-        band = _proved_or_declined(candidate, term, reader, key_padding)
-        if band is not None:
-            proved.append(band)
-    hiding = [band for band in proved if band.lower is not None or band.upper is not None]
-    if len(hiding) > 1:
-        candidate.findings.no(Reason.MASK, f"{len(hiding)} masks hide keys; at most 1 is followed", candidate.anchor)
-    bands += [Band(_size(band.lower, candidate), _size(band.upper, candidate)) for band in hiding[:1]]
-    return bands[0] if bands else FULL
+_PADDING = "is a band and key padding from `{inputs}`; attention.key_padding=True (Options.key_padding) fuses it"
 
 
-def _proved_or_declined(
-    candidate: Candidate, term: MaskTerm, reader: MaskReader, key_padding: bool
-) -> ProvedBand | None:
+@dataclass(frozen=True)
+class Seen:
+    """Which keys each query sees. assumed: conditions on sizes that hold for this example, to be guarded on.
+
+    empty_rows: what eager gives in a row that sees no key, where there may be one.
+    """
+
+    band: Band = FULL
+    key_mask: KeyMask | None = None
+    empty_rows: EmptyRows = EmptyRows.ZERO
+    assumed: tuple[Any, ...] = ()
+
+
+def resolve(candidate: Candidate, reader: MaskReader, batch_axes: int, key_padding: bool) -> Seen:
+    """The intersection of all masks. What is not proved is declined, and counts as no mask for what follows.
+
+    batch_axes: how many of the lead axes are batch; the others are heads.
+    """
+    terms = [found for term in candidate.masks if (found := _proved_or_declined(candidate, term, reader)) is not None]
+    bands = [found.band for found in terms]
+    if candidate.is_causal:
+        bands.append(ProvedBand(None, sympy.Integer(0), -math.inf, True))
+    if not bands:
+        return Seen()  # data-dependent lengths, of which nothing could be proved, do no harm then
+    whole, full_where = reader.intersection(bands, *_lengths(candidate))
+    band = Band(reader.size(whole.lower), reader.size(whole.upper))
+    assumed = tuple(reader.condition(found.where) for found in bands if found.where != sympy.true)
+    if not terms:
+        return Seen(band)
+    if whole.key_atoms and not key_padding:
+        inputs = ", ".join(sorted({name for atom in whole.key_atoms for name in inputs_beneath(atom.node)}))
+        text = f"the mask {_names(terms)} {_PADDING.format(inputs=inputs)}"
+        candidate.findings.no(Reason.MASK, text, terms[0].term.node)
+        return Seen(band)
     try:
-        return _prove(candidate, term, reader, key_padding)
+        key_mask = key_mask_of(candidate, terms, batch_axes) if whole.key_atoms else None
+        return _with_empty_rows(candidate, reader, Seen(band, key_mask, assumed=assumed), terms, full_where)
     except Unknown as unknown:
-        text = f"the mask `{_name(term)}` is not proved to be a band: {unknown}"
+        candidate.findings.no(Reason.MASK, f"the mask {_names(terms)} is not fused: {unknown}", terms[0].term.node)
+        return Seen(band)
+
+
+def _with_empty_rows(
+    candidate: Candidate, reader: MaskReader, seen: Seen, terms: list[ProvedTerm], full_where: sympy.Basic
+) -> Seen:
+    """What becomes of rows that see no key: there are none, or zero is right, or they are filled in afterwards."""
+    if candidate.zero_rows and all(found.fill == -math.inf for found in terms):
+        return seen
+    if seen.key_mask is not None:
+        return replace(seen, empty_rows=empty_rows_of(candidate, terms))
+    if full_where == sympy.true:
+        return seen
+    condition = reader.condition(full_where)
+    if condition is None:
+        gives = "NaN" if any(found.fill == -math.inf for found in terms) else "a mean over all keys"
+        raise Unknown(f"rows may see no key, which gives {gives}; a kernel gives 0")
+    return replace(seen, assumed=(*seen.assumed, condition))
+
+
+def _proved_or_declined(candidate: Candidate, term: MaskTerm, reader: MaskReader) -> ProvedTerm | None:
+    """None where it is declined, or hides nothing."""
+    try:
+        band = _prove(candidate, term, reader)
+        if band.fill is None:
+            return None
+        fill = band.fill if term.mode == "add" else reader.number(term.fill)
+        return _checked(candidate, term, band, fill)
+    except Unknown as unknown:
+        added = bias(term.mask) if term.mode == "add" else None
+        text = f"the mask {_names([term])} is not proved to be a band: {unknown}"
+        if added is not None:
+            text = f"{_names([term])}, {added}, is added to the scores; kernels hide keys and add nothing"
         candidate.findings.no(Reason.MASK, text, term.node)
         return None
 
 
-def _name(term: MaskTerm) -> str:
-    return input_name(term.mask) if isinstance(term.mask, Node) else str(term.mask)
+def _names(terms: Iterable[ProvedTerm | MaskTerm]) -> str:
+    masks = (found.term.mask if isinstance(found, ProvedTerm) else found.mask for found in terms)
+    names = (input_name(mask) if isinstance(mask, Node) else str(mask) for mask in masks)
+    return " and ".join(dict.fromkeys(f"`{name}`" for name in names))
 
 
-def _prove(candidate: Candidate, term: MaskTerm, reader: MaskReader, key_padding: bool) -> ProvedBand:
+def _prove(candidate: Candidate, term: MaskTerm, reader: MaskReader) -> ProvedBand:
     if not is_tensor(term.mask):
         raise Unknown("a mask that is no tensor")
     if term.mode == "add" and value(term.mask).dtype is torch.bool:
         raise Unknown("booleans added to the scores")
-    assert candidate.q is not None
-    assert candidate.k is not None
     roles = tuple(_role(candidate, axis) for axis in term.axes)
-    queries, keys = candidate.q.size(candidate.row), candidate.k.size(candidate.key)
+    question = (term.mask, term.mode, roles, *_lengths(candidate))
     try:
-        band = reader.band(term.mask, term.mode, roles, queries, keys, keep_inputs=True)
+        return reader.band(*question, keep_inputs=True)
     except Unknown:
         # Without atoms the answer names the input, if that is what stands in the way.
-        reader.band(term.mask, term.mode, roles, queries, keys, keep_inputs=False)
+        reader.band(*question, keep_inputs=False)
         raise
-    if band.key_atoms:
-        _decline_padding(candidate, term, band, key_padding)
-        return band
-    if band.fill is None:
-        return band
-    fill = band.fill if term.mode == "add" else reader.number(term.fill)
-    _check_fill(candidate, term, fill, band.full_rows)
-    return band
+
+
+def _lengths(candidate: Candidate) -> tuple[Size, Size]:
+    assert candidate.q is not None
+    assert candidate.k is not None
+    return candidate.q.size(candidate.row), candidate.k.size(candidate.key)
 
 
 def _role(candidate: Candidate, axis: int) -> Role:
@@ -88,25 +137,21 @@ def _role(candidate: Candidate, axis: int) -> Role:
     return "key" if axis == candidate.key else "lead"
 
 
-def _decline_padding(candidate: Candidate, term: MaskTerm, band: ProvedBand, key_padding: bool) -> None:
-    inputs = ", ".join(sorted({name for atom in band.key_atoms for name in inputs_beneath(atom.node)}))
-    reason = Reason.KEY_MASK if key_padding else Reason.MASK
-    candidate.findings.no(reason, f"the mask `{_name(term)}` " + _PADDING.format(inputs=inputs), term.node)
-
-
-def _check_fill(candidate: Candidate, term: MaskTerm, fill: float, full_rows: bool) -> None:
-    """Is a hidden score as good as not there?"""
-    after = _scale_after(candidate, term)
+def _checked(candidate: Candidate, term: MaskTerm, band: ProvedBand, fill: float) -> ProvedTerm:
+    """Raises Unknown unless a hidden score is as good as not there, beside one that is seen."""
+    after, dtype = _scale_after(candidate, term), _dtype_of(candidate, term)
     if after is None or after <= 0:
         raise Unknown("a scale behind it that is not proved to be positive")
-    dtype = value(term.node).dtype if candidate.kind == "manual" else value(term.mask).dtype
-    least = torch.finfo(dtype if dtype.is_floating_point else torch.float32).min
+    least = torch.finfo(dtype).min
     if not (fill == -math.inf or fill * min(after, 1.0) <= least / 2):
         raise Unknown(f"a fill of {fill}, with which hidden keys still count; the limit is {least / 2:g} or -inf")
-    if full_rows or (candidate.zero_rows and fill == -math.inf):
-        return
-    empty = "NaN" if fill == -math.inf else "a mean over all keys"
-    raise Unknown(f"rows that may see no key, which give {empty}; a kernel gives 0")
+    return ProvedTerm(term, band, fill, after, dtype)
+
+
+def _dtype_of(candidate: Candidate, term: MaskTerm) -> torch.dtype:
+    """The dtype in which the mask meets the scores."""
+    dtype: torch.dtype = value(term.node).dtype if candidate.kind == "manual" else value(term.mask).dtype
+    return dtype if dtype.is_floating_point else torch.float32
 
 
 def _scale_after(candidate: Candidate, term: MaskTerm) -> float | None:
@@ -121,25 +166,3 @@ def _scale_after(candidate: Candidate, term: MaskTerm) -> float | None:
             return None
         product = product / factor.operand if factor.divides else product * factor.operand
     return product
-
-
-def _size(bound: sympy.Expr | None, candidate: Candidate) -> Size | None:
-    """A bound as a number or a SymInt."""
-    if bound is None:
-        return None
-    if bound.is_Integer:
-        return int(bound)
-    shape_env = _shape_env(candidate)
-    hints = {symbol: shape_env.size_hint(symbol) for symbol in bound.free_symbols}
-    size: Size = shape_env.create_symintnode(bound, hint=int(bound.xreplace(hints)))
-    return size
-
-
-def _shape_env(candidate: Candidate) -> Any:
-    assert candidate.q is not None
-    assert candidate.k is not None
-    for operand in (candidate.q, candidate.k):
-        for size in value(operand.node).shape:
-            if isinstance(size, torch.SymInt):
-                return size.node.shape_env
-    raise Unknown("a bound with symbols of no size of q or k")

@@ -17,8 +17,9 @@ import torch.nn.functional as F
 from torch.fx import Node
 
 from ..errors import Reason
+from .axes import REGROUPED
 from .builder import Builder
-from .candidate import Candidate, MaskTerm
+from .candidate import Candidate, MaskMode, MaskTerm
 from .findings import Findings
 from .nodes import is_tensor, shape, value
 from .sdpa import fill_attention
@@ -82,9 +83,6 @@ def _check(candidate: Candidate, given: dict[str, Any]) -> None:
             findings.no(Reason.SCORE_MODIFIED, f"{name} is given; kernels take k and v as they are projected", leaf)
     if given["add_zero_attn"] is not False:
         findings.no(Reason.SCORE_MODIFIED, "add_zero_attn adds a key", leaf)
-    if given["key_padding_mask"] is not None:
-        text = f"key_padding_mask `{given['key_padding_mask']}` is an input; no kernel reads a key mask"
-        findings.no(Reason.MASK, text, leaf)
     if given["training"] is not False:
         check_probability(candidate, given["dropout_p"], leaf)
     if not isinstance(given["num_heads"], int) or not isinstance(given["need_weights"], bool):
@@ -133,19 +131,21 @@ def _split_heads(builder: Builder, node: Node, heads: int) -> Node:
 
 
 def _masks(candidate: Candidate, given: dict[str, Any]) -> None:
-    """With need_weights the leaf is a softmax, without it SDPA, to which is_causal is then told instead of the mask."""
+    """With need_weights the leaf is a softmax, without it SDPA, to which is_causal is then told instead of the mask,
+    unless there is key padding. Either adds both masks to the scores, booleans (True hides) as -inf.
+    """
     candidate.default_scale = True
     candidate.zero_rows = not given["need_weights"]
-    mask = given["attn_mask"]
-    if mask is None:
-        return
-    if given["is_causal"] is True and not given["need_weights"]:
+    mask, padding = given["attn_mask"], given["key_padding_mask"]
+    if mask is not None and padding is None and given["is_causal"] is True and not given["need_weights"]:
         candidate.is_causal = True
         return
-    drops = is_tensor(mask) and value(mask).dtype is torch.bool
-    axes = (0, candidate.row, candidate.key)
-    fill = -float("inf")
-    candidate.masks.append(MaskTerm(mask, "masked_fill" if drops else "add", fill, candidate.anchor, axes))
+    # A 3-D attn_mask has batch and heads in one dim.
+    for tensor, axes in ((mask, (REGROUPED, candidate.row, candidate.key)), (padding, (0, candidate.key))):
+        if tensor is not None:
+            drops = is_tensor(tensor) and value(tensor).dtype is torch.bool
+            mode: MaskMode = "masked_fill" if drops else "add"
+            candidate.masks.append(MaskTerm(tensor, mode, -float("inf"), candidate.anchor, axes))
 
 
 def _check_result(findings: Findings, leaf: Node, result: Node) -> None:

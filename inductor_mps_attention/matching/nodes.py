@@ -1,11 +1,10 @@
-"""Reading one FX node: its value, shape, arguments, whether it mutates, where the user wrote it.
+"""Reading one FX node: its value, shape, arguments, where the user wrote it.
 
 Knows nothing of attention.
 """
 
 from __future__ import annotations
 
-import operator
 import os
 import re
 from collections.abc import Iterator
@@ -13,20 +12,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 Size = int | torch.SymInt
 
-_IN_PLACE_OPERATORS = frozenset(
-    getattr(operator, name)
-    for name in (
-        *("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul"),
-        *("iand", "ior", "ixor", "ilshift", "irshift", "setitem", "delitem"),
-    )
-)
-# These end in an underscore, or have a mutable schema, and leave the values as they are.
-_IN_PLACE_METHODS = frozenset(f"__{function.__name__}__" for function in _IN_PLACE_OPERATORS)
-_NAME_ONLY = frozenset({"detach_", "requires_grad_", "detach_.default"})
 _TORCH_DIRECTORY = os.path.dirname(torch.__file__) + os.sep
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -73,37 +62,13 @@ def same_sizes(left: tuple[Size, ...], right: tuple[Size, ...]) -> bool:
     return len(left) == len(right) and all(known(a == b) for a, b in zip(left, right, strict=True))
 
 
-def mutates(node: Node) -> bool:
-    """May this node write into memory that existed before it? Unknown functions may."""
-    if node.op not in ("call_function", "call_method"):
-        return node.op == "call_module"
-    target = node.target
-    if target in _NAME_ONLY or getattr(target, "__name__", None) in _NAME_ONLY:
-        return False
-    if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True:
-        return True
-    if isinstance(target, str):
-        return _is_in_place_name(target)
-    if isinstance(target, torch._ops.OpOverload):
-        return bool(target._schema.is_mutable)
-    if isinstance(target, torch._ops.HigherOrderOperator):
-        return True
-    module = getattr(target, "__module__", None) or "torch"
-    if module in ("_operator", "operator"):
-        return target in _IN_PLACE_OPERATORS
-    if module in ("builtins", "math") or module.split(".")[0] == "torch":
-        return _is_in_place_name(getattr(target, "__name__", ""))
-    return True
-
-
-def _is_in_place_name(name: str) -> bool:
-    """`mul_`, `_foreach_mul_`, `__imul__`, `__setitem__`."""
-    return (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE_METHODS
-
-
-def is_dead(node: Node) -> bool:
-    """Does nobody read it, and does it write nothing? Unpacking a tuple leaves such nodes."""
-    return node.op in ("call_function", "call_method") and not node.users and not mutates(node)
+def hint(size: Any) -> Any:
+    """A size as a number without a guard: its hint. None for an unbacked size."""
+    if not isinstance(size, (torch.SymInt, torch.SymFloat)):
+        return size
+    if free_unbacked_symbols(size):
+        return None
+    return size.node.hint if size.node.has_hint() else None
 
 
 def location(node: Node) -> str:

@@ -10,9 +10,9 @@ import torch
 from torch.fx import Graph, Node
 
 from ..config import Options
-from ..errors import Reason, Rejection
-from ..spec import FULL, AttentionSpec, Band
-from . import flow, guards, masks
+from ..errors import Reason
+from ..spec import AttentionSpec
+from . import flow, guards, masks, preference
 from .axes import INNER, VALUE
 from .bands import MaskReader
 from .candidate import Candidate
@@ -22,10 +22,10 @@ from .heads import HeadSplit, split_heads, undo_repeats
 from .match import Match
 from .memory import is_written
 from .mha import Expansion, expand
-from .nodes import value
+from .nodes import hint, value
 from .precision import choose_dtype
 from .regions import nested_regions, region_changes
-from .scales import Scale, hint, resolve_scale
+from .scales import Scale, resolve_scale
 from .scores import trace_scores
 from .sdpa import trace_sdpa
 from .softmaxes import Softmax, softmax_at
@@ -120,14 +120,16 @@ def conclude(candidate: Candidate, context: Context) -> Verdict:
     if context.refusal is not None:
         findings.no(Reason.REGION, context.refusal, candidate.anchor)
     if not candidate.complete:
-        _guard(candidate, context, None, FULL)
+        _guard(candidate, context, None, masks.Seen())
         return Verdict(candidate, None, None)
     assert candidate.q is not None
     assert candidate.k is not None
     assert candidate.v is not None
     assert candidate.out is not None
-    band = masks.resolve(candidate, context.reader, context.options.key_padding)
+    candidate.chain.sort(key=context.positions.__getitem__)
     undo_repeats(candidate)
+    split = split_heads(candidate)
+    seen = masks.resolve(candidate, context.reader, split.batch, context.options.key_padding)
     dtype = choose_dtype(candidate)
     scale = resolve_scale(candidate, candidate.q.size(INNER))
     for no in region_changes(candidate, _reads(candidate, scale), context.positions):
@@ -135,15 +137,20 @@ def conclude(candidate: Candidate, context: Context) -> Verdict:
     for link in candidate.chain:
         if link.kwargs.get("out") is not None:
             findings.no(Reason.MUTATION, f"{spelling(link)} `{link.name}` writes its result into `out`", link)
-    assumed = _guard(candidate, context, dtype, band)
-    spec = _spec(candidate, dtype, scale, band)
+    assumed = _guard(candidate, context, dtype, seen)
+    spec = _spec(candidate, dtype, scale, seen)
+    if spec is not None and not findings.rejections:
+        slower = preference.slower_than_stock(candidate, spec, context.options)
+        if slower is not None:
+            findings.no(slower.reason, slower.message, candidate.anchor)
     if findings.rejections or spec is None:
         return Verdict(candidate, spec, None)
     q, v = candidate.q, candidate.v
     match = Match(
-        candidate.anchor, spec, q, candidate.k, v, candidate.lead, candidate.row, candidate.key, split_heads(candidate),
-        candidate.grouped, scale.on_q, (q.size(INNER), v.size(VALUE), *scale.specialised, *assumed), candidate.out,
-        candidate.out_axes, tuple(candidate.chain), is_written(candidate.out),
+        candidate.anchor, spec, q, candidate.k, v, candidate.lead, candidate.row, candidate.key, split,
+        candidate.grouped, scale.on_q, (q.size(INNER), v.size(VALUE), *scale.specialised, *assumed, *seen.assumed),
+        seen.key_mask, seen.empty_rows, candidate.out, candidate.out_axes, tuple(candidate.chain),
+        is_written(candidate.out),
     )  # fmt: skip
     return Verdict(candidate, spec, match)
 
@@ -155,17 +162,18 @@ def _reads(candidate: Candidate, scale: Scale) -> list[Node]:
     return operands + factors
 
 
-def _guard(candidate: Candidate, context: Context, dtype: torch.dtype | None, band: Band) -> list[Any]:
+def _guard(candidate: Candidate, context: Context, dtype: torch.dtype | None, seen: masks.Seen) -> list[Any]:
     """Adds the noes of all guards; returns the equalities that they assume."""
     facts = guards.Known(
-        candidate, context.options, context.device_types, dtype, band.lower is not None, band.upper is not None
+        candidate, context.options, context.device_types, dtype, seen.band.lower is not None,
+        seen.band.upper is not None, seen.key_mask is not None,
     )  # fmt: skip
     for no in guards.rejections(facts):
-        candidate.findings.add(Rejection(no.reason, no.message, no.node or candidate.anchor.name))
+        candidate.findings.no(no.reason, no.message, candidate.anchor)
     return facts.assumed
 
 
-def _spec(candidate: Candidate, dtype: torch.dtype, scale: Scale, band: Band) -> AttentionSpec | None:
+def _spec(candidate: Candidate, dtype: torch.dtype, scale: Scale, seen: masks.Seen) -> AttentionSpec | None:
     assert candidate.q is not None
     assert candidate.k is not None
     assert candidate.v is not None
@@ -176,7 +184,8 @@ def _spec(candidate: Candidate, dtype: torch.dtype, scale: Scale, band: Band) ->
     batch, heads, kv_heads = _sizes(candidate, split)
     return AttentionSpec(
         batch, heads, kv_heads, candidate.q.size(candidate.row), candidate.k.size(candidate.key),
-        int(qk_head_dim), int(v_head_dim), dtype, value(candidate.out).device, scale.number, band,
+        int(qk_head_dim), int(v_head_dim), dtype, value(candidate.out).device, scale.number, seen.band,
+        seen.key_mask is not None,
     )  # fmt: skip
 
 

@@ -13,10 +13,10 @@ from torch.fx import Graph, Node
 
 from ..errors import Reason, Rejection
 from .candidate import Candidate
-from .canonical import ALIASES, FRESH, Op, canonical, spelling
+from .canonical import Op, canonical, spelling
+from .findings import rejection
 from .flow import Positions
-from .memory import write_targets
-from .nodes import ancestors, mutates, source_of
+from .memory import may_share, write_targets
 
 
 def nested_regions(graph: Graph) -> dict[Node, int]:
@@ -45,18 +45,8 @@ def region_changes(candidate: Candidate, reads: Iterable[Node], positions: Posit
             continue
         if canonical(node) in (Op.REGION, Op.FUNCTORCH):
             text = f"{spelling(node)} changes the autocast, grad or functorch mode inside the attention"
-            noes.append(Rejection(Reason.REGION, text, node.name))
-        elif mutates(node) and any(_may_share(target, source) for target in write_targets(node) for source in read):
+            noes.append(rejection(Reason.REGION, text, node))
+        elif any(may_share(target, source) for target in write_targets(node) for source in read):
             text = f"{spelling(node)} `{node.name}` may write into q, k or v between the two products"
-            noes.append(Rejection(Reason.MUTATION, text, node.name))
+            noes.append(rejection(Reason.MUTATION, text, node))
     return noes
-
-
-def _may_share(target: Node, source: Node) -> bool:
-    """May the two share memory?
-
-    Not if the target is a view of something made fresh, from which the source is not computed.
-    """
-    while (canonical(target) in ALIASES or mutates(target)) and target.args and isinstance(source_of(target), Node):
-        target = source_of(target)
-    return canonical(target) not in FRESH or target in ancestors(source)

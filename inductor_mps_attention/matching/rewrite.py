@@ -16,14 +16,17 @@ from torch.fx import Node
 from ..operators import flash_forward
 from .axes import INNER, ONE, VALUE, Operand, is_regrouped
 from .builder import Builder
+from .empty_rows import EmptyRows
 from .expressions import bound
+from .fillers import fill_empty_rows
+from .key_masks import KeyMaskNodes
 from .match import Match
 from .nodes import known, shape, value
 
 aten = torch.ops.aten
 
 
-def emit(match: Match, builder: Builder) -> Node:
+def emit(match: Match, builder: Builder, key_masks: KeyMaskNodes) -> Node:
     """Adds the operator before `match.out`; returns the node that has its value. `match.out` keeps its users."""
     for symbolic in match.specialised:
         _fix(symbolic)
@@ -35,8 +38,12 @@ def emit(match: Match, builder: Builder) -> Node:
     v = _operand(match, builder, match.v, match.key, VALUE)
     band = match.spec.band
     lower, upper = (None if size is None else bound(builder, size, (q, k, v)) for size in (band.lower, band.upper))
-    both = builder.call(flash_forward, q, k, v, None, match.spec.scale, lower, upper)
+    key_mask = None if match.key_mask is None else key_masks.node(match.key_mask)
+    both = builder.call(flash_forward, q, k, v, key_mask, match.spec.scale, lower, upper)
     out = builder.call(operator.getitem, both, 0)
+    if match.empty_rows is not EmptyRows.ZERO:
+        logsumexp = builder.call(operator.getitem, both, 1)
+        out = fill_empty_rows(builder, match.empty_rows, (q, k, v), out, logsumexp, match.spec.scale)
     if match.out_is_written:
         out = builder.call(aten.clone.default, out)
     return _restore(match, builder, out)

@@ -15,7 +15,7 @@ from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_sy
 
 from ..errors import Reason
 from .candidate import Candidate, Factor
-from .nodes import is_tensor, known, shape, value
+from .nodes import hint, is_tensor, known, shape, value
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,6 @@ def resolve_scale(candidate: Candidate, head_dim: Any) -> Scale:
     if not math.isfinite(number):
         candidate.findings.no(Reason.SCALE, f"the scale is {number}; it must be finite", candidate.anchor)
     return Scale(number, tuple(on_q), tuple(specialised))
-
-
-def hint(size: Any) -> Any:
-    """A size as a number without a guard: its hint. None for an unbacked size."""
-    if not isinstance(size, (torch.SymInt, torch.SymFloat)):
-        return size
-    if free_unbacked_symbols(size):
-        return None
-    return size.node.hint if size.node.has_hint() else None
 
 
 def _constant(operand: Any, head_dim: Any, specialised: list[Any]) -> float | None:

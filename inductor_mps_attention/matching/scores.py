@@ -1,25 +1,26 @@
 """From a softmax up to the product of q and k: scales, masks, casts and views on the way.
 
-Knows nothing of v or of kernels.
+Knows nothing of v, of dtypes or of kernels.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from torch.fx import Node
 
 from ..errors import Reason
 from . import flow
-from .axes import INNER, Operand, follow
+from .axes import INNER, Operand, is_mixed
 from .candidate import Candidate, Factor, MaskTerm
 from .canonical import Op, canonical, spelling
-from .nodes import argument, is_tensor, mutates, same_sizes, shape, value
+from .memory import is_dead, mutates
+from .nodes import is_tensor, same_sizes, shape, value
 from .products import NotAProduct, Product, is_product, product
+from .reductions import Reduction, shift_from, shift_of
+from .signatures import given
 from .softmaxes import Softmax
-
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+from .views import follow_view
 
 
 def trace_scores(candidate: Candidate, softmax: Softmax, positions: flow.Positions) -> tuple[int, ...]:
@@ -32,12 +33,40 @@ def trace_scores(candidate: Candidate, softmax: Softmax, positions: flow.Positio
     if found.alpha != 1.0:
         candidate.factors.append(Factor(found.alpha, False, path[0]))
     found, axes = _renumber(found, _outer_axes(candidate, found))
+    if found.added is not None:
+        candidate.masks.append(MaskTerm(found.added, "add", None, found.node, axes))
     candidate.lead = tuple(shape(found.node)[axes.index(axis)] for axis in range(found.rank - 2))
+    shifted: list[tuple[Node, int]] = []
     for link in path[1:]:
-        axes = _replay(candidate, link, axes, found.rank)
+        shift = shift_of(link, Op.AMAX) or shift_from(link)
+        if shift is None:
+            axes = _replay(candidate, link, axes)
+        else:
+            if shift_from(link) is not None:
+                candidate.factors.append(Factor(-1.0, False, link))
+            shifted.append((link, axes[shift.dim]))
+            _take_shift(candidate, link, shift)
+    if softmax.negates:
+        candidate.factors.append(Factor(-1.0, False, softmax.output))
     candidate.chain[:0] = path
     _assign(candidate, found, axes, softmax)
+    for link, axis in shifted:
+        if axis != candidate.key:
+            text = "the maximum that is subtracted from the scores is not taken over the keys"
+            candidate.findings.no(Reason.SCORE_MODIFIED, text, link)
     return axes
+
+
+def _take_shift(candidate: Candidate, link: Node, shift: Reduction) -> None:
+    """`scores - scores.amax(keys)`, or that negated: softmax does not see what is the same for all keys of a query."""
+    candidate.chain += shift.nodes
+    own = {*shift.nodes, link}
+    for node in shift.nodes:
+        for user in flow.value_users(node):
+            if user not in own and not is_dead(user):
+                where = "returned" if user.op == "output" else f"used by `{user.name}` ({spelling(user)})"
+                text = f"the maximum `{node.name}` of the scores is also {where}"
+                candidate.findings.no(Reason.INNER_VALUE_USED, text, user)
 
 
 def _path_up(candidate: Candidate, softmax: Softmax, positions: flow.Positions) -> list[Node]:
@@ -56,14 +85,15 @@ def _path_up(candidate: Candidate, softmax: Softmax, positions: flow.Positions) 
         if above is None:
             text = f"the softmax's input comes from {spelling(current)} `{current.name}`, not from a product of q and k"
             raise findings.dead_end(Reason.PRODUCT, text, current)
-        current, readers = above, (current,)
+        shift = shift_of(current, Op.AMAX) or shift_from(current)
+        current, readers = above, (current,) if shift is None else (shift.nodes[0], current)
 
 
 def _product(candidate: Candidate, node: Node) -> Product:
     try:
         found = product(node)
     except NotAProduct as error:
-        reason = Reason.MASK if "beta" in str(error) else Reason.PRODUCT
+        reason = Reason.MASK if canonical(node) is Op.BADDBMM else Reason.PRODUCT
         raise candidate.findings.dead_end(reason, f"the product of q and k: {error}", node) from None
     if len(found.contracted) != 1:
         text = f"the product of q and k sums over {len(found.contracted)} axes, attention over 1"
@@ -71,19 +101,19 @@ def _product(candidate: Candidate, node: Node) -> Product:
     return found
 
 
-def _replay(candidate: Candidate, link: Node, axes: tuple[int, ...], rank: int) -> tuple[int, ...]:
+def _replay(candidate: Candidate, link: Node, axes: tuple[int, ...]) -> tuple[int, ...]:
     """Accounts for one node between the product and the softmax; returns the axes of its output."""
     op, findings = canonical(link), candidate.findings
-    source = argument(link, 0, "input", "self") if mutates(link) else flow.carrier(link)
+    source = given(link, "input") if mutates(link) else flow.carrier(link)
     assert source is not None
     if op in (Op.PERMUTE, Op.VIEW):
-        followed = follow(link, axes, rank - 2)
+        followed = follow_view(candidate, link, axes)
         if followed is None:
             text = f"{spelling(link)} `{link.name}` mixes the query or key axis of the scores with others"
             raise findings.dead_end(Reason.LAYOUT, text, link)
         return followed
     if op is Op.CAST:
-        _check_cast(candidate, link, source)
+        _check_device(candidate, link, source)
     elif op in (Op.MUL, Op.DIV):
         _add_factor(candidate, link, source)
     elif op is Op.NEG:
@@ -91,7 +121,7 @@ def _replay(candidate: Candidate, link: Node, axes: tuple[int, ...], rank: int) 
     elif op in (Op.ADD, Op.SUB):
         _add_term(candidate, link, source, axes)
     elif op in (Op.MASKED_FILL, Op.WHERE):
-        candidate.masks.append(_fill_term(link, source, axes))
+        _add_mask(candidate, _fill_term(link, source, axes))
     elif op is not Op.COPY:
         findings.no(Reason.SCORE_MODIFIED, f"the scores pass through {spelling(link)} before the softmax", link)
     if not same_sizes(shape(link), shape(source)):
@@ -104,20 +134,16 @@ def _text(node: Node) -> str:
     return "(" + ", ".join(map(str, shape(node))) + ")"
 
 
-def _check_cast(candidate: Candidate, link: Node, source: Node) -> None:
-    after, before = value(link), value(source)
-    if after.dtype not in _DTYPES:
-        candidate.findings.no(
-            Reason.CAST, f"the scores are cast to {after.dtype}; kernels compute them in float32", link
-        )
-    if after.device != before.device:
-        candidate.findings.no(Reason.DEVICE, f"the scores move from {before.device} to {after.device}", link)
+def _check_device(candidate: Candidate, link: Node, source: Node) -> None:
+    after, before = value(link).device, value(source).device
+    if after != before:
+        candidate.findings.no(Reason.DEVICE, f"the scores move from {before} to {after}", link)
 
 
 def _add_factor(candidate: Candidate, link: Node, source: Node) -> None:
-    first, second = argument(link, 0, "input", "self"), argument(link, 1, "other")
+    first, second = given(link, "input"), given(link, "other")
     operand = second if first is source else first
-    if argument(link, 2, "rounding_mode") is not None:
+    if canonical(link) is Op.DIV and given(link, "rounding_mode") is not None:
         candidate.findings.no(Reason.SCORE_MODIFIED, "the scores are divided with rounding", link)
     elif operand is source:
         candidate.findings.no(Reason.SCORE_MODIFIED, "the scores are multiplied with themselves", link)
@@ -128,10 +154,10 @@ def _add_factor(candidate: Candidate, link: Node, source: Node) -> None:
 
 
 def _add_term(candidate: Candidate, link: Node, source: Node, axes: tuple[int, ...]) -> None:
-    first, second = argument(link, 0, "input", "self"), argument(link, 1, "other")
+    first, second = given(link, "input"), given(link, "other")
     term = second if first is source else first
     subtracts = canonical(link) is Op.SUB
-    scales = argument(link, 2, "alpha", default=1) != 1
+    scales = given(link, "alpha") != 1
     if first is not source and (subtracts or scales):
         candidate.findings.no(Reason.SCORE_MODIFIED, f"{spelling(link)} negates or scales the scores", link)
     elif isinstance(term, (int, float)):
@@ -142,17 +168,25 @@ def _add_term(candidate: Candidate, link: Node, source: Node, axes: tuple[int, .
         text = f"a second product, `{term.name}`, is added to the scores"
         candidate.findings.no(Reason.SCORE_MODIFIED, text, link)
     elif subtracts or scales:
-        candidate.findings.no(Reason.MASK, f"`{term.name}` is subtracted from or scaled into the scores", link)
+        text = f"`{term.name}` is subtracted from the scores, or scaled as it is added; kernels add nothing"
+        candidate.findings.no(Reason.MASK, text, link)
     else:
-        candidate.masks.append(MaskTerm(term, "add", None, link, axes))
+        _add_mask(candidate, MaskTerm(term, "add", None, link, axes))
+
+
+def _add_mask(candidate: Candidate, term: MaskTerm) -> None:
+    candidate.masks.append(term)
+    if is_mixed(term.axes):
+        text = "a mask is applied where a view has queries, batch and heads in one dim"
+        candidate.findings.no(Reason.LAYOUT, text, term.node)
 
 
 def _fill_term(link: Node, source: Node, axes: tuple[int, ...]) -> MaskTerm:
     if canonical(link) is Op.MASKED_FILL:
-        return MaskTerm(argument(link, 1, "mask"), "masked_fill", argument(link, 2, "value"), link, axes)
-    condition, chosen = argument(link, 0, "condition"), argument(link, 1, "input", "self")
+        return MaskTerm(given(link, "mask"), "masked_fill", given(link, "value"), link, axes)
+    condition, chosen = given(link, "condition"), given(link, "input")
     if chosen is source:
-        return MaskTerm(condition, "keep", argument(link, 2, "other"), link, axes)
+        return MaskTerm(condition, "keep", given(link, "other"), link, axes)
     return MaskTerm(condition, "masked_fill", chosen, link, axes)
 
 

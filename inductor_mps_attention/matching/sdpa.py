@@ -14,7 +14,8 @@ from ..errors import Reason
 from .axes import INNER, VALUE, Operand
 from .candidate import Candidate, Factor, MaskTerm
 from .findings import DeadEnd
-from .nodes import argument, is_tensor, shape, value
+from .nodes import is_tensor, shape, value
+from .signatures import given
 from .weights import check_probability
 
 
@@ -24,14 +25,14 @@ def trace_sdpa(candidate: Candidate) -> None:
     Raises DeadEnd where q, k and v are not tensors of rank 2 or more.
     """
     node = candidate.anchor
-    operands = [argument(node, place, name) for place, name in enumerate(("query", "key", "value"))]
+    operands = [given(node, name) for name in ("query", "key", "value")]
     if not all(is_tensor(operand) and len(shape(operand)) >= 2 for operand in operands):
         raise candidate.findings.dead_end(Reason.RANK, "q, k and v must be tensors of rank 2 or more", node)
     fill_attention(candidate, node, *operands)
-    candidate.grouped = argument(node, 7, "enable_gqa", default=False) is True
-    check_probability(candidate, argument(node, 4, "dropout_p", default=0.0), node)
+    candidate.grouped = given(node, "enable_gqa") is True
+    check_probability(candidate, given(node, "dropout_p"), node)
     _causality(candidate, node)
-    scale = argument(node, 6, "scale")
+    scale = given(node, "scale")
     candidate.default_scale = scale is None
     if scale is not None:
         candidate.factors.append(Factor(scale, False, node))
@@ -56,7 +57,7 @@ def fill_attention(candidate: Candidate, node: Node, query: Node, key: Node, val
 
 
 def _causality(candidate: Candidate, node: Node) -> None:
-    mask, causal = argument(node, 3, "attn_mask"), argument(node, 5, "is_causal", default=False)
+    mask, causal = given(node, "attn_mask"), given(node, "is_causal")
     if not isinstance(causal, bool):
         raise _no(candidate, node, "is_causal is a symbolic value; it must be True or False when the graph is compiled")
     candidate.is_causal = causal

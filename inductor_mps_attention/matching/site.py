@@ -15,7 +15,8 @@ SiteKind = Literal["sdpa", "manual", "mha"]
 class Site:
     """One attention of a graph.
 
-    `reasons` is empty iff it is fused; `spec` is None when too little of it was understood.
+    `reasons` is empty iff it is fused; `spec` is None when too little of it was understood. `note`: what becomes of
+    it instead, where that is known.
     """
 
     fused: bool
@@ -23,12 +24,17 @@ class Site:
     reasons: list[Rejection] = field(default_factory=list)
     spec: AttentionSpec | None = None
     location: str = "<unknown>"
+    note: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "fused": self.fused,
             "kind": self.kind,
-            "reasons": [{"reason": r.reason.value, "message": r.message, "node": r.node} for r in self.reasons],
+            "reasons": [
+                {"reason": r.reason.value, "message": r.message, "node": r.node, "location": r.location}
+                for r in self.reasons
+            ],
             "spec": None if self.spec is None else self.spec.to_json(),
             "location": self.location,
+            "note": self.note,
         }

@@ -8,14 +8,14 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..errors import Reason
 from . import flow
-from .axes import INNER, REGROUPED, VALUE, Operand, follow, is_regrouped
+from .axes import INNER, REGROUPED, VALUE, Operand, is_regrouped
 from .candidate import Candidate
 from .canonical import Op, canonical, spelling
-from .nodes import argument, known, shape, source_of, value
+from .nodes import known, shape, value
 from .products import NotAProduct, Product, is_product, product
+from .signatures import given
 from .softmaxes import Softmax
-
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+from .views import follow_view
 
 
 def trace_weights(candidate: Candidate, softmax: Softmax, axes: tuple[int, ...]) -> None:
@@ -55,22 +55,22 @@ def _only_user(candidate: Candidate, current: Node, softmax: Softmax) -> Node:
 def _through(candidate: Candidate, user: Node, current: Node, axes: tuple[int, ...]) -> tuple[int, ...]:
     op, findings = canonical(user), candidate.findings
     if op in (Op.PERMUTE, Op.VIEW):
-        followed = follow(user, axes, len(candidate.lead))
+        followed = follow_view(candidate, user, axes)
         if followed is None:
             text = f"{spelling(user)} `{user.name}` mixes the query or key axis of the weights with others"
             raise findings.dead_end(Reason.LAYOUT, text, user)
         return followed
     if op is Op.CAST:
-        if value(user).dtype not in _DTYPES or value(user).device != value(current).device:
-            text = f"the weights are cast to {value(user).dtype} on {value(user).device}"
-            findings.no(Reason.CAST, text, user)
+        if value(user).device != value(current).device:
+            text = f"the weights move from {value(current).device} to {value(user).device}"
+            findings.no(Reason.DEVICE, text, user)
     elif op is Op.DROPOUT:
         check_dropout(candidate, user)
     elif op is not Op.COPY:
         findings.no(
             Reason.WEIGHTS_MODIFIED, f"the weights pass through {spelling(user)} before the product with v", user
         )
-    if source_of(user) is not current or len(shape(user)) != len(axes):
+    if given(user, "input") is not current or len(shape(user)) != len(axes):
         text = f"the weights enter {spelling(user)} `{user.name}` in a way that is not followed"
         raise findings.dead_end(Reason.WEIGHTS_MODIFIED, text, user)
     return axes
@@ -78,11 +78,8 @@ def _through(candidate: Candidate, user: Node, current: Node, axes: tuple[int, .
 
 def check_dropout(candidate: Candidate, node: Node) -> None:
     """Dropout is a no unless it is off: p = 0, or not training."""
-    names = ("train",) if isinstance(node.target, torch._ops.OpOverload) else ("training",)
-    training = argument(node, 2, *names, default=True)
-    if training is False:
-        return
-    check_probability(candidate, argument(node, 1, "p", default=0.5), node)
+    if given(node, "training") is not False:
+        check_probability(candidate, given(node, "p"), node)
 
 
 def check_probability(candidate: Candidate, given: object, node: Node) -> None:
@@ -107,6 +104,10 @@ def _second_product(candidate: Candidate, node: Node, weights: Node, axes: tuple
         found = product(node)
     except NotAProduct as error:
         raise findings.dead_end(Reason.PRODUCT, f"the product with v: {error}", node) from None
+    if found.added is not None:
+        raise findings.dead_end(Reason.PRODUCT, "the product with v adds a tensor (baddbmm, beta is not 0)", node)
+    if found.alpha != 1.0:
+        raise findings.dead_end(Reason.WEIGHTS_MODIFIED, f"the product with v is scaled by {found.alpha}", node)
     left, right = found.left, found.right
     if (left.node is weights) == (right.node is weights):
         text = "the weights are no factor, or both factors, of the product with v"

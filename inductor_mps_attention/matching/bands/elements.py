@@ -16,8 +16,8 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from ..canonical import ALIASES, FRESH, Op, canonical, spelling
-from ..memory import write_targets
-from ..nodes import input_name, is_buffer, is_tensor, mutates, shape, source_of, value
+from ..memory import mutates, write_targets
+from ..nodes import input_name, is_buffer, is_tensor, shape, source_of, value
 from .formulas import ONE, ZERO, Formula, FromInput, Prover, Unknown, need
 
 Leaf = Any  # sympy.Expr | float
@@ -66,8 +66,9 @@ class Elements:
 
     def __init__(self, prover: Prover, keep_inputs: bool = False):
         self.prover, self.keep_inputs = prover, keep_inputs
-        self._memory: dict[tuple[Node, Index], Value] = {}
+        self._memory: dict[Any, Value] = {}
         self._unwritten: set[Node] = set()
+        self._written: dict[Node, int] = {}  # how many of the writes on a fresh tensor are done where it is read
 
     # ---- sizes and numbers
 
@@ -145,13 +146,28 @@ class Elements:
         if not is_tensor(node):
             return self.scalar(value(node))
         place = tuple(map(sympy.expand, index))
-        if (node, place) not in self._memory:
+        key = (node, place, tuple(self._written.items()))
+        if key not in self._memory:
             need(len(self._memory) < MAX_ELEMENTS, "the mask is too large to follow")
             need(len(place) == value(node).dim(), f"the rank of `{node.name}`")
             self.check_unwritten(node)
-            element = self._computed(node, place)
-            self._memory[node, place] = self.merged(element) if isinstance(element, list) else element
-        return self._memory[node, place]
+            element = self._after_writes(node, place)
+            self._memory[key] = self.merged(element) if isinstance(element, list) else element
+        return self._memory[key]
+
+    def _after_writes(self, node: Node, index: Index) -> Value:
+        """The element as readers see it, after statements such as `mask.masked_fill_(..)`: the last is asked first."""
+        statements = _statements(node)
+        done = self._written.get(node, len(statements))
+        if done == 0:
+            return self._computed(node, index)
+        self._written[node] = done - 1
+        try:
+            return self._computed(statements[done - 1], index)
+        finally:
+            del self._written[node]
+            if done < len(statements):
+                self._written[node] = done
 
     def _computed(self, node: Node, index: Index) -> Value:
         try:
@@ -208,8 +224,9 @@ class Elements:
         pending, seen = [node], {node}
         while pending:
             current = pending.pop()
+            statements = _statements(current)
             for user in current.users:
-                if user in seen or _owns_write(user, current):
+                if user in seen or user in statements or _owns_write(user, current):
                     continue
                 seen.add(user)
                 need(current not in write_targets(user), f"{spelling(user)} `{user.name}` may write into it")
@@ -226,6 +243,21 @@ class Elements:
             seen.update(fresh)
             pending += fresh
             need(len(seen) <= MAX_ANCESTORS, "the mask is too large to follow")
+
+
+def _statements(node: Node) -> list[Node]:
+    """In-place writes on a fresh tensor whose result nobody uses, in order; none unless all stand before any reader."""
+    if canonical(node) not in FRESH or mutates(node):
+        return []
+    found = [user for user in node.users if _is_statement(user, node)]
+    readers = [user for user in node.users if user not in found]
+    return sorted(found) if all(write < reader for write in found for reader in readers) else []
+
+
+def _is_statement(user: Node, node: Node) -> bool:
+    return (
+        canonical(user) in _IN_PLACE and write_targets(user) == [node] and not user.users and user.args[:1] == (node,)
+    )
 
 
 def _owns_write(user: Node, current: Node) -> bool:

@@ -9,7 +9,7 @@ holds, or fails, for all values of the indices and sizes; so a formula that is l
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -60,10 +60,15 @@ Formula = Union[bool, AtLeastZero, FromInput, AllOf, AnyOf]  # noqa: UP007 - a r
 
 
 class Prover:
-    """Decides inequalities of indices (0 <= index < size) and sizes (ranges from the ShapeEnv). Adds no guards."""
+    """Decides inequalities of indices (0 <= index < size) and sizes (ranges from the ShapeEnv). Adds no guards.
 
-    def __init__(self, shape_env: Any = None):
-        self.shape_env = shape_env
+    assumed: lower bounds that symbols are taken to have; the caller guards on them. unbounded: symbols without a lower
+    bound that were met, such as a window that is an argument of the user's function.
+    """
+
+    def __init__(self, shape_env: Any = None, assumed: Mapping[sympy.Symbol, int] | None = None):
+        self.shape_env, self.assumed = shape_env, assumed or {}
+        self.unbounded: set[sympy.Symbol] = set()
         self.sizes: dict[sympy.Symbol, sympy.Expr] = {}
         self._decided: dict[sympy.Expr, bool] = {}
 
@@ -139,7 +144,10 @@ class Prover:
         def finite(end: Any) -> int | None:
             return int(end) if end is not None and end.is_finite and abs(end) < 2**62 else None
 
-        return finite(known.lower), finite(known.upper)
+        low, high = finite(known.lower), finite(known.upper)
+        if low is None:
+            self.unbounded.add(size)
+        return (self.assumed.get(size) if low is None else low), high
 
     # ---- formulas
 
