@@ -1,9 +1,8 @@
-"""`python -m inductor_mps_attention demo | explain | kernel | doctor`."""
+"""`python -m inductor_mps_attention demo | explain | kernel | doctor | tune`."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -49,18 +48,22 @@ def _parser() -> argparse.ArgumentParser:
 
     doctor = commands.add_parser("doctor", help="print what this installation finds on this machine")
     doctor.set_defaults(run=_doctor)
+
+    from .tuning import command
+
+    command.add_to(commands)
     return parser
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    module, _, function = arguments.target.partition(":")
-    if not function:
-        print(f"explain needs module:function, got {arguments.target!r}", file=sys.stderr)
-        return 2
-    sys.path.insert(0, "")
-    made = getattr(importlib.import_module(module), function)()
-    model, args, kwargs = (*made, {})[:3]
     from .explanation import explain
+    from .program import load
+
+    try:
+        model, args, kwargs = load(arguments.target)
+    except ValueError as error:
+        print(f"explain: {error}", file=sys.stderr)
+        return 2
 
     report = explain(model, *args, **kwargs)
     print(json.dumps(report.to_json(), indent=2) if arguments.json else report)

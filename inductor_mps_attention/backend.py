@@ -51,8 +51,10 @@ def _compile_inductor(
     import torch._inductor.config as inductor_config
     from torch._inductor.compile_fx import compile_fx
 
+    from . import lowering
     from .registration import beside
 
+    lowering.enable()
     passes = inductor_options.get("pre_grad_custom_pass", inductor_config.pre_grad_custom_pass)
     patches = inductor_options | {"pre_grad_custom_pass": beside(passes, fusion_pass.FusionPass(ours))}
     return cast(Compiled, compile_fx(graph_module, list(example_inputs), config_patches=patches))

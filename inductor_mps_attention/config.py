@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from .errors import InvalidOption
@@ -24,8 +25,8 @@ class Options:
     strict: an attention that is found and not fused raises `errors.Declined`; so does an internal failure.
     fuel: at most so many rewrites in this process, None for no limit: bisects a wrong result to one rewrite.
     min_seq_len: attentions with fewer keys are left alone; symbolic lengths are judged by their hint.
-    key_padding: fuse masks that are provably `band & keep[b, j]`. No kernel reads a key mask in this version, so such
-        masks are declined either way, and the reason says so.
+    key_padding: fuse masks that are provably `band & keep[b, j]`, with `keep` from an input, such as those that
+        transformers builds from an `attention_mask`. Rows that see no key give what they give in eager.
     patterns: which kinds of attention are looked for: "sdpa", "manual" (hand-written), "mha".
     inner: what compiles the rest of the graph: "inductor", "aot_eager" or "eager".
     policy: "always" fuses whatever is provably right; "auto" asks the measurements of `tune`. Without measurements
@@ -103,6 +104,24 @@ def read_options(given: Mapping[str, Any] | None = None, environ: Mapping[str, s
         if name not in given and text:
             given[name] = _parse(name, text)
     return Options(**given)
+
+
+def tuned_file(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where `tune` writes and planners read: MPS_ATTENTION_TUNED, None if that is empty; else in the user's cache."""
+    named = environ.get(ENVIRONMENT + "TUNED")
+    if named is not None:
+        return Path(named) if named else None
+    cache = environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "inductor_mps_attention" / "tuned.json"
+
+
+DEFAULT_INDUCTOR_OPTIONS = tuple(PREFIX + field.name for field in fields(Options) if field.name != "inner")
+"""What `torch.compile(options=...)` takes with the default inductor; `inner` is the backend's alone."""
+
+
+def overridden(options: Options, given: Mapping[str, Any]) -> Options:
+    """`options` with those of one compilation, which are named with their prefix. Raises InvalidOption."""
+    return replace(options, **{name.removeprefix(PREFIX): value for name, value in given.items()})
 
 
 def split_options(options: Mapping[str, Any] | None) -> tuple[Options, dict[str, Any]]:

@@ -18,7 +18,7 @@ class Check:
 
 def findings() -> list[Check]:
     """All checks, in the order in which one depends on another."""
-    return [_torch(), _device(), _entry_point(), _pass_hook(), _operators(), _codegen()]
+    return [_torch(), _device(), _entry_point(), _pass_hook(), _operators(), _codegen(), _tuned()]
 
 
 def _torch() -> Check:
@@ -64,10 +64,14 @@ def _pass_hook() -> Check:
 
 
 def _operators() -> Check:
-    from . import operators
+    from . import lowering, operators
 
     names = ", ".join(str(op) for op in (operators.flash_forward, operators.flash_backward))
-    return Check("operators", f"{names}; opaque to Inductor, which calls them between its own kernels", True)
+    reason = lowering.missing()
+    how = (
+        "Inductor calls their kernels directly" if reason is None else f"opaque to Inductor: this torch lacks {reason}"
+    )
+    return Check("operators", f"{names}; {how}", True)
 
 
 def _codegen() -> Check:
@@ -79,3 +83,19 @@ def _codegen() -> Check:
         return Check("kernel templates", planned.message, False)
     source = render(planned)
     return Check("kernel templates", f"{source.entry}: {len(source.text)} characters of Metal", True)
+
+
+def _tuned() -> Check:
+    import warnings
+
+    from .tuning.current import current
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the refusal is what is printed
+        tuned = current()
+    if tuned.refusal is not None:
+        return Check("tuned file", f"{tuned.refusal}; it is ignored", False)
+    if tuned.path is None:
+        return Check("tuned file", "none is looked for: MPS_ATTENTION_TUNED is empty", True)
+    counts = f"{len(tuned.plans)} plans and {len(tuned.results.compared)} comparisons of this machine"
+    return Check("tuned file", f"{tuned.path}: {counts if tuned.path.exists() else 'not there'}", True)

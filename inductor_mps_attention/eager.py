@@ -41,9 +41,10 @@ def flash_attention(
     if scale is None:
         scale = 1.0 / math.sqrt(q.shape[-1])
     band = CAUSAL if is_causal else FULL
-    out, logsumexp = flash_forward(*map(_four_dims, (q, k, v)), None, scale, band.lower, band.upper)
-    out, logsumexp = out.reshape(*lead, *out.shape[1:]), logsumexp.reshape(*lead, *logsumexp.shape[1:])
-    return (out, logsumexp) if return_lse else out
+    needs_lse = return_lse or (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))
+    out, logsumexp = flash_forward(*map(_four_dims, (q, k, v)), None, scale, band.lower, band.upper, needs_lse)
+    out = out.reshape(*lead, *out.shape[1:])
+    return (out, logsumexp.reshape(*lead, *logsumexp.shape[1:])) if return_lse else out
 
 
 def _check_call(q: Tensor, k: Tensor, v: Tensor, scale: float | None, enable_gqa: bool) -> None:

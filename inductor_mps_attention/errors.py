@@ -34,6 +34,7 @@ class Reason(Enum):
     THREADGROUP_MEMORY = "THREADGROUP_MEMORY"
     # Do we want it?
     SHORT = "SHORT"
+    SLOWER = "SLOWER"  # than stock attention, as `tune` measured on this machine
     DISABLED = "DISABLED"
     FUEL = "FUEL"
     # Something of ours went wrong; the graph is left as it was.
@@ -42,11 +43,14 @@ class Reason(Enum):
 
 @dataclass(frozen=True)
 class Rejection:
-    """One no: its reason, one sentence with the limit and the value got, and the graph node that decided it."""
+    """One no: its reason, one sentence with the limit and the value got, the graph node that decided it, and where
+    the user wrote that (`file:line`).
+    """
 
     reason: Reason
     message: str
     node: str | None = None
+    location: str | None = None
 
     def __str__(self) -> str:
         return f"{self.reason.value}: {self.message}"
@@ -77,3 +81,19 @@ class Declined(MPSAttentionError):
 
 class DoubleBackwardUnsupported(MPSAttentionError, NotImplementedError):
     """The backward was differentiated."""
+
+
+class KernelCompileError(MPSAttentionError):
+    """A kernel's Metal text does not compile here. `text` is what was given to the compiler; the message ends in it,
+    with the line numbers that compilers speak of.
+    """
+
+    def __init__(self, entry: str, complaint: str, text: str):
+        lines = text.splitlines()
+        width = len(str(len(lines)))
+        numbered = "\n".join(f"{number:>{width}} | {line}" for number, line in enumerate(lines, 1))
+        super().__init__(f"the Metal kernel {entry} does not compile: {complaint}\n{numbered}")
+        self.entry, self.complaint, self.text = entry, complaint, text
+
+    def __reduce__(self) -> tuple[type[KernelCompileError], tuple[str, str, str]]:
+        return KernelCompileError, (self.entry, self.complaint, self.text)

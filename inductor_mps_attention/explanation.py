@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 from .config import read_options
 from .matching import fusion_pass
 from .report import Report, Site
+from .stock import with_notes
 
 
 def explain(fn_or_module: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
@@ -30,7 +31,7 @@ def explain(fn_or_module: Callable[..., Any], *args: Any, **kwargs: Any) -> Repo
         nonlocal graphs
         graphs += 1
         outputs = _outputs(graph_module)
-        sites.extend(fusion_pass.run(graph_module, options, count=False))
+        sites.extend(with_notes(fusion_pass.run(graph_module, options, count=False), graph_module))
         return lambda *inputs: [_zeros(value, inputs) for value in outputs]
 
     fn = _uncompiled(fn_or_module)

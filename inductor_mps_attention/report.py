@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .errors import Rejection
 from .matching.site import Site
 
 __all__ = ["Report", "Site"]
@@ -52,7 +53,8 @@ class Report:
         for row, site in zip(rows, [None, *self.sites], strict=True):
             lines.append("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
             if site is not None and not site.fused:
-                lines.extend(f"          {reason}" for reason in site.reasons)
+                lines.extend(f"          {reason}{_elsewhere(reason, site)}" for reason in site.reasons)
+                lines.extend([f"          note: {site.note}"] if site.note else [])
         return "\n".join(lines)
 
 
@@ -69,6 +71,11 @@ def _row(site: Site) -> tuple[str, ...]:
     dims = str(spec.qk_head_dim) if spec.qk_head_dim == spec.v_head_dim else f"{spec.qk_head_dim}/{spec.v_head_dim}"
     shape = f"{spec.batch} {heads} {spec.q_len} {spec.kv_len} {dims} {str(spec.dtype).removeprefix('torch.')}"
     return verdict, site.kind, shape, str(spec.band), location
+
+
+def _elsewhere(reason: Rejection, site: Site) -> str:
+    """Where the user wrote what decided, if that is not the line of the attention."""
+    return "" if reason.location in (None, "<unknown>", site.location) else f" ({_short(str(reason.location))})"
 
 
 def _short(location: str) -> str:

@@ -39,7 +39,8 @@ CAUSAL = Band(None, 0)
 class AttentionSpec:
     """out[b, h, i, :] = sum_j softmax_j(scale * q[b, h, i, :] . k[b, h // g, j, :]) v[b, h // g, j, :], j in the band.
 
-    g = heads / kv_heads. Sizes may be symbolic; head dims are numbers, since kernels are made for them.
+    g = heads / kv_heads. key_mask: only over the keys that a boolean tensor (batch, keys) shows. Sizes may be
+    symbolic; head dims are numbers, since kernels are made for them.
     """
 
     batch: Size
@@ -53,6 +54,7 @@ class AttentionSpec:
     device: torch.device
     scale: float
     band: Band = FULL
+    key_mask: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; symbolic sizes as text."""
@@ -72,4 +74,5 @@ class AttentionSpec:
             "device": self.device.type,
             "scale": self.scale,
             "band": [plain(self.band.lower), plain(self.band.upper)],
+            "key_mask": self.key_mask,
         }

@@ -27,6 +27,11 @@ def empty_logsumexp(q: Tensor) -> Tensor:
     return q.new_empty(q.shape[:-1], dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
 
 
+def no_logsumexp(q: Tensor) -> Tensor:
+    """What stands for a logsumexp that is not wanted: no elements, in the dtype that it would have."""
+    return q.new_empty(0, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
+
+
 def empty_grad(tensor: Tensor) -> Tensor:
     """The gradient of `tensor`: as `empty_like` lays it out, if that leaves the last dim dense, else contiguous.
 

@@ -20,8 +20,8 @@ _TAGS = (torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag)
 
 library = torch.library.Library("mps_attention", "DEF")
 library.define(
-    "flash_forward(Tensor q, Tensor k, Tensor v, Tensor? key_mask, float scale, SymInt? lower, SymInt? upper)"
-    " -> (Tensor out, Tensor logsumexp)",
+    "flash_forward(Tensor q, Tensor k, Tensor v, Tensor? key_mask, float scale, SymInt? lower, SymInt? upper,"
+    " bool logsumexp=True) -> (Tensor out, Tensor logsumexp)",
     tags=_TAGS,
 )
 library.define(
@@ -31,13 +31,14 @@ library.define(
 )
 
 flash_forward = torch.ops.mps_attention.flash_forward.default
-"""flash_forward(q, k, v, key_mask, scale, lower, upper) -> (out, logsumexp)
+"""flash_forward(q, k, v, key_mask, scale, lower, upper, logsumexp=True) -> (out, logsumexp)
 
 q (batch, heads, queries, head_dim), k (batch, kv_heads, keys, head_dim), v (batch, kv_heads, keys, v_head_dim), all
 float32, float16 or bfloat16 (on the CPU float64 too); heads a multiple of kv_heads. key_mask: bool (batch, keys), True
 where the key is seen, or None. Key j is seen from query i iff lower <= j - i <= upper, None being unbounded. out
 (batch, heads, queries, v_head_dim) in q's dtype; logsumexp (batch, heads, queries) float32, natural log of
-sum_j exp(scale * q_i . k_j). A row that sees no key gives 0 and -inf. logsumexp has no gradient.
+sum_j exp(scale * q_i . k_j). A row that sees no key gives 0 and -inf. logsumexp has no gradient. With logsumexp=False,
+which a call that needs gradients refuses, it is an empty tensor and nothing is written.
 """
 
 flash_backward = torch.ops.mps_attention.flash_backward.default
@@ -51,11 +52,19 @@ _Bound = int | None
 
 
 def _forward_cpu(
-    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, scale: float, lower: _Bound, upper: _Bound
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_mask: Tensor | None,
+    scale: float,
+    lower: _Bound,
+    upper: _Bound,
+    logsumexp: bool = True,
 ) -> tuple[Tensor, Tensor]:
     refuse_tangents(q, k, v)
     check_forward(q, k, v, key_mask, scale)
-    return reference.forward(q, k, v, key_mask, scale, lower, upper)
+    out, statistics = reference.forward(q, k, v, key_mask, scale, lower, upper)
+    return out, statistics if logsumexp else layout.no_logsumexp(q)
 
 
 def _backward_cpu(
@@ -85,11 +94,18 @@ library.impl("flash_backward", metal.backward, "MPS")
 
 @torch.library.register_fake("mps_attention::flash_forward", lib=library)
 def _forward_fake(
-    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, scale: float, lower: _Bound, upper: _Bound
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_mask: Tensor | None,
+    scale: float,
+    lower: _Bound,
+    upper: _Bound,
+    logsumexp: bool = True,
 ) -> tuple[Tensor, Tensor]:
     check_forward(q, k, v, key_mask, scale)
-    metal.check_supported(q, v, key_mask)
-    return layout.empty_out(q, v), layout.empty_logsumexp(q)
+    metal.check_supported(q, v)
+    return layout.empty_out(q, v), layout.empty_logsumexp(q) if logsumexp else layout.no_logsumexp(q)
 
 
 @torch.library.register_fake("mps_attention::flash_backward", lib=library)
@@ -108,12 +124,14 @@ def _backward_fake(
 ) -> tuple[Tensor, ...]:
     check_forward(q, k, v, key_mask, scale)
     check_backward(grad_out, q, v, out, logsumexp)
-    metal.check_supported(q, v, key_mask)
+    metal.check_supported(q, v)
     return tuple(layout.empty_grad(t) if m else t.new_empty(0) for t, m in zip((q, k, v), output_mask, strict=True))
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    q, k, v, key_mask, ctx.scale, ctx.lower, ctx.upper = inputs
+    q, k, v, key_mask, ctx.scale, ctx.lower, ctx.upper, wanted = inputs
+    if not wanted:
+        raise ValueError("logsumexp=False in a call that needs gradients: the backward reads it")
     out, logsumexp = output
     ctx.save_for_backward(q, k, v, out, logsumexp, key_mask)
     ctx.mark_non_differentiable(logsumexp)
@@ -122,11 +140,11 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
 
 def _differentiate(ctx: Any, grad_out: Tensor | None, grad_logsumexp: Tensor | None) -> tuple[Tensor | None, ...]:
     if grad_out is None:
-        return (None,) * 7
+        return (None,) * 8
     q, k, v, out, logsumexp, key_mask = ctx.saved_tensors
     wanted = list(ctx.needs_input_grad[:3])
     grads = flash_backward(grad_out, q, k, v, out, logsumexp, key_mask, ctx.scale, ctx.lower, ctx.upper, wanted)
-    return (*(grad if want else None for grad, want in zip(grads, wanted, strict=True)), None, None, None, None)
+    return (*(grad if want else None for grad, want in zip(grads, wanted, strict=True)), *(None,) * 5)
 
 
 def _refuse_double_backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
