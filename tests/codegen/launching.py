@@ -1,4 +1,4 @@
-"""Runs all four kernels of one attention on CPU tensors, from their text, without operators or device."""
+"""Runs the kernels of one attention on CPU tensors, from their text, without operators or device."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
-from inductor_mps_attention.codegen import KernelPlan, Problem, Role, launch_grid, pack, render
+from inductor_mps_attention.codegen import (
+    KernelPlan,
+    Problem,
+    Rejected,
+    Role,
+    Split,
+    forward_steps,
+    launch_grid,
+    pack,
+    render,
+    stride_parameters,
+)
 from torch import Tensor
 
 from inductor_mps_attention.simulator import compile_shader
+from tests.support import inputs
 
 from .plans import made
-
-STRIDE_AXES = ("batch", "head", "row")
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,8 @@ class Band:
 
 
 FULL = Band()
+WHOLE = (Role.FORWARD, Role.BACKWARD_DELTA, Role.BACKWARD_DQ, Role.BACKWARD_DKV)
+"""The roles of a training step, in order: each sees all keys or all queries."""
 
 
 @lru_cache(maxsize=64)
@@ -34,7 +46,7 @@ def library(text: str, check: str, order: str):
 
 
 def run(
-    inputs: list[Tensor],
+    given: list[Tensor],
     *,
     scale: float,
     band: Band = FULL,
@@ -47,23 +59,71 @@ def run(
 
     `edit` may change a kernel's text. Raises CheckError for a fault with check="full".
     """
-    q, k, v, grad_out = inputs
-    problem = Problem(
+    q, k, v, grad_out = given
+    problem = problem_of(given, band, aligned=aligned)
+    tensors = {"q": q, "k": k, "v": v, "grad_out": grad_out}
+    tensors |= {"out": _poisoned(grad_out), "grad_q": _poisoned(q), "grad_k": _poisoned(k), "grad_v": _poisoned(v)}
+    for name in ("logsumexp", "delta"):
+        tensors[name] = torch.full(q.shape[:-1], torch.nan)
+    for role in WHOLE:
+        plan = made(problem, role)
+        launch(plan, tensors, scale, band, edit(role, render(plan).text), check, order)
+    return tensors
+
+
+def decode(
+    given: list[Tensor],
+    *,
+    scale: float,
+    split: Split,
+    band: Band = FULL,
+    aligned: bool = False,
+    key_mask: Tensor | None = None,
+    check: str = "off",
+    order: str = "forward",
+) -> dict[str, Tensor]:
+    """out and logsumexp of [q, k, v, grad_out] by parts of the keys and their merge; what is written is NaN before."""
+    q, k, v, _ = given
+    problem = problem_of(given, band, aligned=aligned, key_mask=key_mask is not None, split=split)
+    steps = forward_steps(problem, "qkv" if aligned else "")
+    assert not isinstance(steps, Rejected)
+    tensors = {"q": q, "k": k, "v": v, "out": _poisoned(q.new_empty(*q.shape[:-1], v.shape[-1]))}
+    tensors["logsumexp"] = torch.full(q.shape[:-1], torch.nan)
+    if key_mask is not None:
+        tensors["key_mask"] = key_mask
+    for step in steps:
+        for scratch in step.scratch:
+            tensors[scratch.name] = torch.full(scratch.shape_of(sizes_of(q, k)), torch.nan)
+        launch(step.plan, tensors, scale, band, render(step.plan).text, check, order)
+    return tensors
+
+
+def problem_of(
+    given: list[Tensor], band: Band, *, aligned: bool = False, key_mask: bool = False, split: Split | None = None
+) -> Problem:
+    """The question for the planner that [q, k, v, ...] put."""
+    q, _, v, *_ = given
+    return Problem(
         dtype=str(q.dtype).removeprefix("torch."),
         qk_head_dim=q.shape[-1],
         v_head_dim=v.shape[-1],
         has_lower=band.lower is not None,
         has_upper=band.upper is not None,
         aligned=aligned,
+        key_mask=key_mask,
+        split=split,
     )
-    tensors = {"q": q, "k": k, "v": v, "grad_out": grad_out}
-    tensors |= {"out": _poisoned(grad_out), "grad_q": _poisoned(q), "grad_k": _poisoned(k), "grad_v": _poisoned(v)}
-    for name in ("logsumexp", "delta"):
-        tensors[name] = torch.full(q.shape[:-1], torch.nan)
-    for role in Role:
-        plan = made(problem, role)
-        launch(plan, tensors, scale, band, edit(role, render(plan).text), check, order)
-    return tensors
+
+
+def sizes_of(q: Tensor, k: Tensor) -> dict[str, int]:
+    """The sizes that kernels take, by name."""
+    return {
+        "batch": q.shape[0],
+        "heads": q.shape[1],
+        "kv_heads": k.shape[1],
+        "q_len": q.shape[2],
+        "kv_len": k.shape[2],
+    }
 
 
 def launch(
@@ -76,23 +136,14 @@ def launch(
     order: str = "forward",
 ) -> dict[str, int]:
     """One kernel; returns its counters, {} for an empty grid."""
-    q, k = tensors["q"], tensors["k"]
-    sizes = {
-        "batch": q.shape[0],
-        "heads": q.shape[1],
-        "kv_heads": k.shape[1],
-        "q_len": q.shape[2],
-        "kv_len": k.shape[2],
-    }
+    sizes = sizes_of(tensors["q"], tensors["k"])
     values = dict(sizes)
     if plan.has_lower and band.lower is not None:
         values["lower"] = band.lower
     if plan.has_upper and band.upper is not None:
         values["upper"] = band.upper
     for buffer in plan.buffers:
-        if buffer.strided:
-            strides = tensors[buffer.name].stride()
-            values |= {f"{buffer.name}_{axis}_stride": strides[place] for place, axis in enumerate(STRIDE_AXES)}
+        values |= dict(zip(stride_parameters(buffer.name), tensors[buffer.name].stride(), strict=False))
     threads, group_size = launch_grid(plan, **sizes)
     if 0 in threads:
         return {}
@@ -101,6 +152,17 @@ def launch(
     scalars = [float(scale) for _ in plan.scalars]
     kernel(*arguments, pack(plan, values), *scalars, threads=threads, group_size=group_size)
     return kernel.counters
+
+
+def counters(plan: KernelPlan, length: int, band: Band = FULL, check: str = "off") -> dict[str, int]:
+    """Of a kernel alone, on one head of `length` queries and keys; what it computes has no meaning."""
+    shape = inputs.Shape(1, 1, 1, length, length, plan.qk_head_dim, v_head_dim=plan.v_head_dim)
+    made_inputs = inputs.make(shape, getattr(torch, plan.dtype.name), device="cpu")
+    tensors = dict(zip(("q", "k", "v", "grad_out"), made_inputs, strict=True))
+    for name, like in (("out", "grad_out"), ("grad_q", "q"), ("grad_k", "k"), ("grad_v", "v")):
+        tensors[name] = torch.zeros_like(tensors[like])
+    tensors |= {name: torch.zeros(1, 1, length) for name in ("logsumexp", "delta")}
+    return launch(plan, tensors, 0.1, band, render(plan).text, check)
 
 
 def _poisoned(like: Tensor) -> Tensor:

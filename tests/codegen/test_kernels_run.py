@@ -18,6 +18,7 @@ from tests.support import budgets, inputs, oracle
 
 from .launching import Band, launch, run
 from .plans import made
+from .sparse import BATCHES_FAR, HEADS_FAR, ROWS_FAR, far_apart
 
 CAUSAL = Band(upper=0)
 GRADIENTS = {"grad_q": "dq", "grad_k": "dk", "grad_v": "dv"}
@@ -195,20 +196,28 @@ def test_the_order_of_threads_changes_no_bit():
 
 
 def test_offsets_beyond_two_to_the_31_elements(tmp_path: Path):  # pytorch#179592: 32-bit offsets wrap
-    """Rows of q, heads of k and batches of v lie far apart in a sparse file."""
+    """Batches, heads or rows of an input lie far apart in a sparse file."""
     q, k, v, grad_out = attention_inputs(inputs.Shape(2, 2, 2, 9, 20, 8), torch.float16)
-    far = 2**31 + 64
-    for name, near, strides in (
-        ("q", q, (16, 8, far // 4)),
-        ("k", k, (160, far, 8)),
-        ("v", v, (far, 160, 8)),
+    near = {"q": q, "k": k, "v": v, "grad_out": grad_out}
+    for name, strides in (("q", ROWS_FAR), ("k", HEADS_FAR), ("v", BATCHES_FAR), ("grad_out", ROWS_FAR)):
+        tensors = near | {name: far_apart(tmp_path, name, near[name], strides)}
+        compare(run(list(tensors.values()), scale=0.3, band=CAUSAL), [q, k, v, grad_out], 0.3, CAUSAL)
+
+
+def test_outputs_beyond_two_to_the_31_elements(tmp_path: Path):
+    tensors = attention_inputs(inputs.Shape(2, 2, 2, 9, 20, 8), torch.float16)
+    ran = run(tensors, scale=0.3, band=CAUSAL)
+    problem = Problem("float16", 8, 8, has_upper=True)
+    for name, role, strides in (
+        ("out", Role.FORWARD, HEADS_FAR),
+        ("grad_q", Role.BACKWARD_DQ, ROWS_FAR),
+        ("grad_k", Role.BACKWARD_DKV, BATCHES_FAR),
+        ("grad_v", Role.BACKWARD_DKV, ROWS_FAR),
     ):
-        memory = torch.from_file(str(tmp_path / name), shared=True, size=4 * far, dtype=torch.float16)
-        spread = memory.as_strided(near.shape, (*strides, 1))
-        spread.copy_(near)
-        tensors = {"q": q, "k": k, "v": v, "grad_out": grad_out} | {name: spread}
-        got = run(list(tensors.values()), scale=0.3, band=CAUSAL)
-        compare(got, [q, k, v, grad_out], 0.3, CAUSAL)
+        far = far_apart(tmp_path, name, torch.full_like(ran[name], torch.nan), strides)
+        plan = made(problem, role)
+        launch(plan, ran | {name: far}, 0.3, CAUSAL, render(plan).text)
+        assert torch.equal(far, ran[name]), name
 
 
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);"

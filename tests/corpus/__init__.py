@@ -1,64 +1,94 @@
-"""A corpus of ways in which attention is written in public PyTorch code, in our own words.
+"""Ways in which attention is written in public PyTorch code, in our own words, and code that looks like it.
 
-    from corpus import load
     for case in load():                 # load(core=True): without the stretch cases
-        fn, args = case.build("cpu", torch.float32)
+        function, inputs = case.build("cpu", torch.float32)
 
-A Case says whether a fused *maskless, dropoutless* attention kernel (optionally causal) may replace the code.
-`n`: how many attentions must be replaced (0 for should_match=False).
-`scale`: what multiplies QK^T at the scores, as far as the scores alone show it (None: 1/sqrt(D) default of SDPA).
-A mask that is a provable band (causal, sliding window) counts as maskless; one from a buffer or an input does not.
-`tier`: "core" must be right; "stretch" are true matches that a first version may leave unmatched (never a trap).
+A case says whether a fused attention without mask or dropout, perhaps with a band, may replace the code.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+Build = Callable[[Any, Any], tuple[Callable[..., Any], tuple[Any, ...]]]
+Inputs = Callable[[Any, Any], tuple[Any, ...]]
 
-@dataclasses.dataclass
+
+@dataclass
 class Case:
+    """build(device, dtype) gives a function or module, and its inputs.
+
+    reason: what the case is about. n: how many attentions must be fused, 0 for a trap. scale: what multiplies q @ k.mT
+    between the two products; scale_on_q: it is no number when the graph is compiled. causal, band: causal, or another
+    band. kv_heads: heads of k and v where they are repeated for groups. tier: "core" must be right; "stretch" may be
+    left unfused by a first version, and is never a trap. grad_only: a trap only where gradients flow. because: a reason
+    that a trap must be declined for, None where it need not be found at all. random: no two runs agree. train: build
+    the module in training mode. oracle: computed in float64 instead of the function itself, for a function whose casts
+    keep it from float64.
+    """
+
     name: str
-    build: Callable[..., tuple[Callable, tuple]]
+    build: Build
     should_match: bool
     reason: str
     source: str = ""
     scale: Any = None
     causal: bool = False
-    layout: str = (
-        "bhsd"  # layout of q at the product that makes the scores: bhsd, bsd(3-D), bshd(einsum over seq-major)
-    )
-    kv_heads: Any = None  # if K/V are repeated for GQA: heads before the repeat
+    layout: str = "bhsd"
+    kv_heads: Any = None
     n: int = 1
     tier: str = "core"
-    grad_only: bool = False  # a trap only where gradients flow
-    band: bool = False  # a band other than causal: a window, or bottom-right causal
-    scale_on_q: bool = False  # the scale is no number when the graph is compiled
-    train: bool = False  # build the module in training mode
+    grad_only: bool = False
+    band: bool = False
+    scale_on_q: bool = False
+    train: bool = False
+    because: str | None = None
+    random: bool = False
+    rounds: bool = False
+    dynamo_only: bool = False
     module: str = ""
 
 
-_REG: list[Case] = []
+_CASES: list[Case] = []
 
 
-def case(should_match: bool, reason: str = "", **kw):
-    def deco(f):
-        kw.setdefault("n", 1 if should_match else 0)
-        _REG.append(Case(f.__name__, f, should_match, reason or (f.__doc__ or "").strip(), module=f.__module__, **kw))
-        return f
+def case(should_match: bool, reason: str = "", **facts: Any) -> Callable[[Build], Build]:
+    """For a function that builds the case; its name is the case's."""
 
-    return deco
+    def register(build: Build) -> Build:
+        facts.setdefault("n", 1 if should_match else 0)
+        about = reason or (build.__doc__ or "").strip()
+        _CASES.append(Case(build.__name__, build, should_match, about, module=build.__module__, **facts))
+        return build
+
+    return register
+
+
+def matches(name: str, function: Callable[..., Any], inputs: Inputs, **facts: Any) -> None:
+    """A function that is an attention, in one line."""
+    _add(True, name, function, inputs, facts)
+
+
+def trap(name: str, function: Callable[..., Any], inputs: Inputs, because: str | None, **facts: Any) -> None:
+    """A function that must not be fused, in one line."""
+    _add(False, name, function, inputs, facts | {"because": because})
+
+
+def _add(should_match: bool, name: str, function: Callable[..., Any], inputs: Inputs, facts: dict[str, Any]) -> None:
+    facts.setdefault("n", 1 if should_match else 0)
+    build = lambda device, dtype: (function, inputs(device, dtype))  # noqa: E731
+    _CASES.append(Case(name, build, should_match, name.replace("_", " "), module=function.__module__, **facts))
 
 
 def load(core: bool | None = None) -> list[Case]:
-    if not _REG:
-        for m in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
-            if m.name.startswith("c_"):
-                importlib.import_module(f"{__name__}.{m.name}")
-    names = [c.name for c in _REG]
-    assert len(names) == len(set(names)), "duplicate case names"
-    return [c for c in _REG if core is None or (c.tier == "core") == core]
+    """All cases, or those of one tier."""
+    if not _CASES:
+        for module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+            importlib.import_module(f"{__name__}.{module.name}")
+    names = [case.name for case in _CASES]
+    assert len(names) == len(set(names)), "two cases have one name"
+    return [case for case in _CASES if core is None or (case.tier == "core") == core]

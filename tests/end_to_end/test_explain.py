@@ -78,3 +78,53 @@ def test_dynamic_shapes_are_reported_by_their_symbols() -> None:
     report = ima.explain(lambda q: F.scaled_dot_product_attention(q, q, q), q)
     assert report.fused == 1
     assert report.to_json()["sites"][0]["spec"]["q_len"].startswith("s")
+
+
+def over_another_axis(q, k, v):
+    return (q @ k.mT / 2).softmax(1) @ v
+
+
+def test_stock_inductor_is_named_where_it_will_rewrite_wrongly() -> None:  # pytorch#196468
+    q, k, v = (torch.randn(4, 4, 4, 8, device="mps") for _ in "qkv")
+    report = ima.explain(over_another_axis, q, k, v)
+    assert report.sites[0].reasons[0].reason is ima.Reason.SOFTMAX_AXIS
+    assert "pytorch#196468" in report.sites[0].note
+    assert "note: stock Inductor" in str(report)
+    with torch._inductor.config.patch(pattern_matcher=False):
+        assert ima.explain(over_another_axis, q, k, v).sites[0].note == ""
+    stock = torch.compile(over_another_axis, backend="inductor")
+    with torch.no_grad():
+        wrong = stock(q, k, v)
+    assert (wrong - over_another_axis(q, k, v)).abs().max() > 0.1, "stock is right now: the note must go"
+
+
+def test_what_stock_miscompiles_is_right_with_our_pass_on_and_its_own_off() -> None:
+    inputs = [torch.randn(4, 4, 4, 8, device="mps") for _ in "qkv"]
+    compiled = torch.compile(over_another_axis, backend="mps_attention", options={"pattern_matcher": False})
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), over_another_axis(*inputs))
+    assert ima.stats()["declined"] == {"SOFTMAX_AXIS": 1}
+
+
+def test_stock_is_not_named_where_it_does_nothing() -> None:
+    fn = lambda q, k, v: torch.tanh(q @ k.mT).softmax(-1) @ v  # noqa: E731
+    report = ima.explain(fn, *(torch.randn(2, 4, 20, 32, device="mps") for _ in "qkv"))
+    assert (report.declined, report.sites[0].note) == (1, "")
+
+
+def test_inputs_as_keywords_and_the_line_that_decides() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, *, hidden, bias=None):
+            scores = hidden @ hidden.mT
+            scores = scores + bias
+            return scores.softmax(-1) @ hidden
+
+    hidden, bias = torch.randn(2, 4, 20, 32, device="mps"), torch.randn(20, 20, device="mps")
+    report = ima.explain(Model().to("mps"), hidden=hidden, bias=bias)
+    (reason,) = report.sites[0].reasons
+    assert reason.reason is ima.Reason.MASK
+    assert reason.node is not None
+    attention, deciding = (int(place.rpartition(":")[2]) for place in (report.sites[0].location, reason.location))
+    assert deciding == attention - 1
+    assert f"test_explain.py:{deciding})" in str(report)
+    assert report.to_json()["sites"][0]["reasons"][0]["location"] == reason.location

@@ -16,11 +16,12 @@ constant constexpr int TILE = 16;  // rows of the other side, staged at a time
 constant constexpr int TILE_FRAGMENTS = 2;
 constant constexpr int QK_FRAGMENTS = 8;
 constant constexpr int V_FRAGMENTS = 8;
+constant constexpr int QK_PART = 8;  // fragments of a row that a simdgroup has
+constant constexpr int V_PART = 8;
 constant constexpr int QK_PITCH = 68;  // elements from one staged row to the next
 constant constexpr int V_PITCH = 68;
 
-// Scores live in the log2 domain. Masked scores stay below any running maximum, which starts above them: no
-// difference of the two is undefined, in fast math as well, and exp2 of it is 0.
+// Scaled scores keep their natural unit, with the roundings of scale * (q . k), so that equal maxima are exactly equal.
 constant constexpr float MASKED = -3.4e+38f;
 constant constexpr float LEAST_MAXIMUM = -1.7e+38f;
 
@@ -28,7 +29,9 @@ constant constexpr float LEAST_MAXIMUM = -1.7e+38f;
 inline void stage_64(device const element* source, long row_stride, int first, int rows,
                      threadgroup element* tile, int pitch, int thread_index) {
   constexpr int UNITS = 64;
-  for (int i = thread_index; i < TILE * UNITS; i += THREADS) {
+  #pragma clang loop unroll(full)
+  for (int n = 0; n < 8; n++) {
+    const int i = n * THREADS + thread_index;
     const int row = i / UNITS;
     const int column = (i - row * UNITS) * 1;
     const bool inside = first + row < rows;
@@ -41,13 +44,14 @@ inline void load_row_64(thread operand_fragment (&own)[8], device const element*
                         int row, int rows, int lane_column) {
   #pragma clang loop unroll(full)
   for (int d = 0; d < 8; d++) {
-    const long at = row * row_stride + d * 8 + lane_column;
+    const int column = d * 8 + lane_column;
+    const long at = row * row_stride + column;
     own[d].thread_elements()[0] = row < rows ? operand(source[at]) : operand(0.0f);
     own[d].thread_elements()[1] = row < rows ? operand(source[at + 1]) : operand(0.0f);
   }
 }
 
-// The reverse, for sums: multiplied by `factor` in float, then rounded once.
+// Sums into one row: multiplied by `factor` in float, then rounded once.
 inline void store_row_64(device element* target, long row_stride, thread sum_fragment (&own)[8], float factor,
                          int row, int rows, int lane_column) {
   if (row >= rows) {
@@ -55,17 +59,19 @@ inline void store_row_64(device element* target, long row_stride, thread sum_fra
   }
   #pragma clang loop unroll(full)
   for (int d = 0; d < 8; d++) {
-    const long at = row * row_stride + d * 8 + lane_column;
+    const int column = d * 8 + lane_column;
+    const long at = row * row_stride + column;
     target[at] = element(own[d].thread_elements()[0] * factor);
     target[at + 1] = element(own[d].thread_elements()[1] * factor);
   }
 }
 
-// An 8x8 fragment of a tile, and its transpose.
+// An 8x8 fragment of a tile.
 inline void load_fragment(thread operand_fragment& loaded, threadgroup const element* tile, int pitch,
                           int lane_row, int lane_column) {
   simdgroup_load(loaded, tile, pitch);
 }
+// The transpose of an 8x8 fragment of a tile.
 inline void load_transposed(thread operand_fragment& loaded, threadgroup const element* tile, int pitch,
                             int lane_row, int lane_column) {
   simdgroup_load(loaded, tile, pitch, ulong2(0, 0), true);
@@ -122,45 +128,53 @@ kernel void flash_forward_f32_d64x64_full_s4r2t16_v1_lse(
   const int block_end = min(block_first + BLOCK_ROWS, q_len);
   const int first_row = block_first + int(simdgroup_index) * SIMDGROUP_ROWS;
   const int end_row = min(first_row + SIMDGROUP_ROWS, q_len);
-  const float scale_log2 = scale * M_LOG2E_F;
+  const float score_factor = scale;
 
-  operand_fragment query[ROW_FRAGMENTS][QK_FRAGMENTS];
-  sum_fragment sums[ROW_FRAGMENTS][V_FRAGMENTS];
+  operand_fragment query[ROW_FRAGMENTS][QK_PART];
+  sum_fragment sums[ROW_FRAGMENTS][V_PART];
   float row_maximum[ROW_FRAGMENTS];
   float row_sum[ROW_FRAGMENTS];  // of this lane's columns; added up over lanes at the end
   #pragma clang loop unroll(full)
   for (int i = 0; i < ROW_FRAGMENTS; i++) {
-    load_row_64(query[i], q, q_row_stride, first_row + i * 8 + lane_row, q_len, lane_column);
+    const int row = first_row + i * 8 + lane_row;
+    load_row_64(query[i], q, q_row_stride, row, q_len, lane_column);
     row_maximum[i] = LEAST_MAXIMUM;
     row_sum[i] = 0.0f;
     #pragma clang loop unroll(full)
-    for (int d = 0; d < V_FRAGMENTS; d++) {
+    for (int d = 0; d < V_PART; d++) {
       sums[i][d] = make_filled_simdgroup_matrix<float, 8>(0.0f);
     }
   }
 
   const int first_key = 0;
   const int end_key = kv_len;
+
   for (int key = first_key; key < end_key; key += TILE) {
+    threadgroup element* keys = key_tile;
+    threadgroup element* values = value_tile;
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    stage_64(k, k_row_stride, key, kv_len, key_tile, QK_PITCH, int(thread_index));
-    stage_64(v, v_row_stride, key, kv_len, value_tile, V_PITCH, int(thread_index));
+    stage_64(k, k_row_stride, key, kv_len, keys, QK_PITCH, int(thread_index));
+    stage_64(v, v_row_stride, key, kv_len, values, V_PITCH, int(thread_index));
     threadgroup_barrier(mem_flags::mem_threadgroup);
+
     if (first_row >= end_row) {
       continue;
     }
 
     sum_fragment score[ROW_FRAGMENTS][TILE_FRAGMENTS];
     #pragma clang loop unroll(full)
-    for (int j = 0; j < TILE_FRAGMENTS; j++) {
+    for (int i = 0; i < ROW_FRAGMENTS; i++) {
       #pragma clang loop unroll(full)
-      for (int i = 0; i < ROW_FRAGMENTS; i++) {
+      for (int j = 0; j < TILE_FRAGMENTS; j++) {
         score[i][j] = make_filled_simdgroup_matrix<float, 8>(0.0f);
       }
+    }
+    #pragma clang loop unroll(full)
+    for (int d = 0; d < QK_PART; d++) {
       #pragma clang loop unroll(full)
-      for (int d = 0; d < QK_FRAGMENTS; d++) {
+      for (int j = 0; j < TILE_FRAGMENTS; j++) {
         operand_fragment key_fragment;
-        load_transposed(key_fragment, key_tile + j * 8 * QK_PITCH + d * 8, QK_PITCH, lane_row, lane_column);
+        load_transposed(key_fragment, keys + j * 8 * QK_PITCH + d * 8, QK_PITCH, lane_row, lane_column);
         #pragma clang loop unroll(full)
         for (int i = 0; i < ROW_FRAGMENTS; i++) {
           simdgroup_multiply_accumulate(score[i][j], query[i][d], key_fragment, score[i][j]);
@@ -177,11 +191,10 @@ kernel void flash_forward_f32_d64x64_full_s4r2t16_v1_lse(
       for (int j = 0; j < TILE_FRAGMENTS; j++) {
         #pragma clang loop unroll(full)
         for (int e = 0; e < 2; e++) {
-          float scaled = score[i][j].thread_elements()[e] * scale_log2;
+          float scaled = fma(score[i][j].thread_elements()[e], score_factor, 0.0f);
           if (cut) {
             const int column = key + j * 8 + lane_column + e;
-            const bool seen = column < kv_len;
-            scaled = seen ? scaled : MASKED;
+            scaled = column < kv_len ? scaled : MASKED;
           }
           score[i][j].thread_elements()[e] = scaled;
           maximum = max(maximum, scaled);
@@ -190,21 +203,21 @@ kernel void flash_forward_f32_d64x64_full_s4r2t16_v1_lse(
       // The four lanes of a row differ in lane bits 0 and 3.
       maximum = max(maximum, simd_shuffle_xor(maximum, ushort(1)));
       maximum = max(maximum, simd_shuffle_xor(maximum, ushort(8)));
-      const float shrink = fast::exp2(row_maximum[i] - maximum);
+      const float shrink = fast::exp2((row_maximum[i] - maximum) * M_LOG2E_F);
       row_maximum[i] = maximum;
       float sum = row_sum[i] * shrink;
       #pragma clang loop unroll(full)
       for (int j = 0; j < TILE_FRAGMENTS; j++) {
         #pragma clang loop unroll(full)
         for (int e = 0; e < 2; e++) {
-          const float exponential = fast::exp2(score[i][j].thread_elements()[e] - maximum);
+          const float exponential = fast::exp2((score[i][j].thread_elements()[e] - maximum) * M_LOG2E_F);
           sum += exponential;
           weight[i][j].thread_elements()[e] = operand(exponential);
         }
       }
       row_sum[i] = sum;
       #pragma clang loop unroll(full)
-      for (int d = 0; d < V_FRAGMENTS; d++) {
+      for (int d = 0; d < V_PART; d++) {
         sums[i][d].thread_elements()[0] *= shrink;
         sums[i][d].thread_elements()[1] *= shrink;
       }
@@ -213,9 +226,9 @@ kernel void flash_forward_f32_d64x64_full_s4r2t16_v1_lse(
     #pragma clang loop unroll(full)
     for (int j = 0; j < TILE_FRAGMENTS; j++) {
       #pragma clang loop unroll(full)
-      for (int d = 0; d < V_FRAGMENTS; d++) {
+      for (int d = 0; d < V_PART; d++) {
         operand_fragment value_fragment;
-        load_fragment(value_fragment, value_tile + j * 8 * V_PITCH + d * 8, V_PITCH, lane_row, lane_column);
+        load_fragment(value_fragment, values + j * 8 * V_PITCH + d * 8, V_PITCH, lane_row, lane_column);
         #pragma clang loop unroll(full)
         for (int i = 0; i < ROW_FRAGMENTS; i++) {
           simdgroup_multiply_accumulate(sums[i][d], weight[i][j], value_fragment, sums[i][d]);
@@ -234,7 +247,7 @@ kernel void flash_forward_f32_d64x64_full_s4r2t16_v1_lse(
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
     store_row_64(out, out_row_stride, sums[i], inverse, row, q_len, lane_column);
     if (row < q_len && lane_column == 0) {
-      logsumexp[row] = sum == 0.0f ? -INFINITY : (row_maximum[i] + log2(sum)) * M_LN2_F;
+      logsumexp[row] = sum == 0.0f ? -INFINITY : row_maximum[i] + log2(sum) * M_LN2_F;
     }
   }
 }

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 from torch.fx import Graph, GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
 
 from inductor_mps_attention.config import Options
@@ -75,6 +75,16 @@ class Result:
                 close(got, oracle, backward, "gradient", least)
         return self
 
+    def equals_eager(self) -> Result:
+        """Outputs and gradients are exactly those of the function in eager, in its own dtype."""
+        inputs = tree_map(
+            lambda t: t.detach().requires_grad_(t.requires_grad) if isinstance(t, Tensor) else t, self.inputs
+        )
+        outputs, gradients = run_eager(self.function, inputs, self.grad)
+        for got, oracle in zip([*self.outputs, *self.gradients], [*outputs, *gradients], strict=True):
+            torch.testing.assert_close(got, oracle, rtol=0, atol=0)
+        return self
+
 
 def close(got: Tensor, oracle: Tensor, budget: float, name: str, least: float = 0.0) -> None:
     """NaN stays NaN, and the rest is within the budget of the norm."""
@@ -125,17 +135,15 @@ def fuse(
 ) -> Result:
     """Compiles with a backend that is the pass and nothing else. An internal failure of the pass raises.
 
-    aten: the graph is first traced to pre-dispatch ATen, as export hands it over.
+    aten: the graph is what torch.export makes of the function, as AOTInductor hands it over.
     """
+    if aten:
+        return _fuse_exported(function, inputs, grad, dynamic, options or Options(), device_types)
     sites: list[Site] = []
     graphs: list[Graph] = []
 
     def backend(graph_module: GraphModule, examples: list[Any]) -> Callable[..., Any]:
-        if aten:
-            graph_module = make_fx(graph_module, pre_dispatch=True, tracing_mode="real")(*examples)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", message="mps_attention: matching failed")
-            sites.extend(fusion_pass.run(graph_module, options or Options(), device_types))
+        sites.extend(_run_pass(graph_module, options or Options(), device_types))
         graphs.append(graph_module.graph)
         return graph_module.forward
 
@@ -144,6 +152,43 @@ def fuse(
     compiled = torch.compile(function, backend=backend, dynamic=dynamic)
     outputs, gradients = run_eager(compiled, inputs, grad)
     return Result(function, inputs, outputs, gradients, sites, graphs, grad)
+
+
+def _run_pass(graph_module: GraphModule, options: Options, device_types: tuple[str, ...]) -> list[Site]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="mps_attention: matching failed")
+        return fusion_pass.run(graph_module, options, device_types)
+
+
+class _Called(nn.Module):
+    """torch.export takes modules only."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs)
+
+
+def _fuse_exported(
+    function: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    grad: bool,
+    dynamic: bool | None,
+    options: Options,
+    device_types: tuple[str, ...],
+) -> Result:
+    inputs = tuple(tree_map(_wants_grad, inputs)) if grad else inputs
+    module = function if isinstance(function, nn.Module) else _Called(function)
+    each = tuple(dict.fromkeys(range(t.dim()), Dim.AUTO) if isinstance(t, Tensor) else None for t in inputs)
+    shapes = (each,) if isinstance(module, _Called) else each
+    with torch.set_grad_enabled(grad):
+        program = torch.export.export(module, inputs, strict=False, dynamic_shapes=shapes if dynamic else None)
+    exported = program.module(check_guards=False)
+    sites = _run_pass(exported, options, device_types)
+    outputs, gradients = run_eager(exported, inputs, grad)
+    return Result(function, inputs, outputs, gradients, sites, [exported.graph], grad)
 
 
 def _wants_grad(item: Any) -> Any:

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from inductor_mps_attention.config import Options
 from inductor_mps_attention.errors import Reason
 from inductor_mps_attention.matching import bands
 from tests.matching.harness import tensors
@@ -45,17 +44,6 @@ def test_a_buffer_is_declined_with_a_hint(fused):  # nanoGPT: Dynamo guards no b
     result = fused(Attention(), *qkv()).declined(Reason.MASK).equals_fp64()
     assert "`self.bias`, a registered buffer" in result.messages()[0]
     assert "is_causal=True" in result.messages()[0]
-
-
-@pytest.mark.parametrize("key_padding", [False, True])
-def test_band_and_key_padding_is_recognised_and_declined(fused, key_padding):
-    def attention(q, k, v, keep):
-        return F.scaled_dot_product_attention(q, k, v, causal(q, k) & keep[:, None, None, :])
-
-    result = fused(attention, *qkv(), torch.ones(2, 33, dtype=torch.bool), options=Options(key_padding=key_padding))
-    result.declined(Reason.KEY_MASK if key_padding else Reason.MASK).equals_fp64()
-    assert "key padding" in result.messages()[0]
-    assert "keep" in result.messages()[0]
 
 
 def test_one_graph_for_all_lengths(fused):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from inductor_mps_attention.errors import Reason
@@ -92,3 +93,77 @@ def test_the_graph_is_as_before_when_the_leaf_is_declined(fused):
     leaf = Leaf(nn.MultiheadAttention(64, 4, batch_first=True), need_weights=False)
     result = fused(leaf, *tensors(2, 16, 64), device_types=("mps",)).declined(Reason.DEVICE)
     assert "aten" not in str(result.graphs[0])
+
+
+LAYERS = {
+    "encoder": lambda: nn.TransformerEncoderLayer(64, 4, 64, batch_first=True, dropout=0.0),
+    "encoder, norm first": lambda: nn.TransformerEncoderLayer(
+        64, 4, 64, batch_first=True, dropout=0.0, norm_first=True
+    ),
+    "encoder, length first": lambda: nn.TransformerEncoderLayer(64, 4, 64, dropout=0.0, bias=False),
+    "decoder": lambda: nn.TransformerDecoderLayer(64, 4, 64, batch_first=True, dropout=0.0),
+    "decoder, norm first": lambda: nn.TransformerDecoderLayer(64, 4, 64, dropout=0.0, norm_first=True),
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("name", LAYERS)
+def test_transformer_layers(fused, name, training):
+    """In eval nn.TransformerEncoderLayer takes its fast path only without gradients."""
+    torch.manual_seed(0)
+    layer = LAYERS[name]().train(training)
+    inputs = tensors(2, 16, 64, count=2 if "decoder" in name else 1)
+    result = fused(layer, *inputs).fused(len(inputs)).equals_fp64(forward=5e-6, backward=5e-5)
+    assert {site.kind for site in result.sites} == {"mha"}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_causal_encoder_layer(fused, dynamic):
+    class Causal(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True, dropout=0.0)
+
+        def forward(self, x):
+            mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+            return self.layer(x, src_mask=mask, is_causal=True)
+
+    result = fused(Causal(), *tensors(2, 16, 64, count=1), dynamic=dynamic).fused()
+    result.equals_fp64(forward=5e-6, backward=5e-5)
+    assert result.band() == "causal"
+
+
+def test_a_causal_decoder_layer(fused):
+    class Causal(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.TransformerDecoderLayer(64, 4, 64, batch_first=True, dropout=0.0)
+
+        def forward(self, x, memory):
+            hidden = torch.triu(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool), 1)
+            return self.layer(x, memory, tgt_mask=hidden, tgt_is_causal=True)
+
+    result = fused(Causal(), *tensors(2, 16, 64, count=2)).fused(2).equals_fp64(forward=5e-6, backward=5e-5)
+    assert [str(site.spec.band) for site in result.sites] == ["causal", "full"]
+
+
+def test_layers_as_export_writes_them(fused):
+    layer = nn.TransformerDecoderLayer(64, 4, 64, batch_first=True, dropout=0.0)
+    fused(layer, *tensors(2, 16, 64, count=2), aten=True).fused(2).equals_fp64(forward=5e-6, backward=5e-5)
+
+
+def test_dropout_of_the_layer_is_the_attention_s_too(fused):
+    layer = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True, dropout=0.1)
+    fused(layer, *tensors(2, 16, 64, count=1)).declined(Reason.DROPOUT)
+    fused(layer.eval(), *tensors(2, 16, 64, count=1)).fused()
+
+
+def test_the_function_itself(fused):
+    def call(x, weight, bias, out_weight, out_bias):
+        return F.multi_head_attention_forward(
+            *(x, x, x, 64, 4, weight, bias, None, None, False, 0.0, out_weight, out_bias), need_weights=False
+        )[0]
+
+    x, weight = tensors(16, 2, 64, count=1)[0], tensors(192, 64, count=1)[0] * 0.1
+    given = (x, weight, torch.randn(192), torch.randn(64, 64) * 0.1, torch.randn(64))
+    fused(call, *given).fused().equals_fp64(forward=5e-6, backward=5e-5)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import inductor_mps_attention as ima
+from inductor_mps_attention import simulator
 from inductor_mps_attention.errors import UnsupportedAttention
 from tests.support import budgets
 
@@ -31,6 +32,24 @@ def test_return_lse() -> None:
     _, logsumexp = ima.flash_attention(q, k, v, scale=0.5, return_lse=True)
     expected = torch.logsumexp(q.cpu().double() @ k.cpu().double().mT * 0.5, -1)
     budgets.check("logsumexp", logsumexp, expected, 1e-6)
+
+
+def test_without_gradients_no_logsumexp_takes_memory_or_is_written() -> None:
+    q, k, v = (torch.randn(1, 512, 16, 8, device="mps") for _ in "qkv")
+
+    def peak(*tensors: torch.Tensor, **options: bool) -> int:
+        before = torch.mps.current_allocated_memory()
+        simulator.reset_peak_memory()
+        ima.flash_attention(*tensors, **options)
+        return simulator.peak_memory() - before
+
+    logsumexp = 512 * 16 * 4
+    without = peak(q, k, v)
+    assert without < q.nbytes + logsumexp
+    assert peak(q, k, v, return_lse=True) >= without + logsumexp
+    assert peak(q.requires_grad_(), k, v) >= without + logsumexp
+    with torch.no_grad():
+        assert peak(q, k, v) == without
 
 
 def test_grouped_heads_need_to_be_asked_for() -> None:

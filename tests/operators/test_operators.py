@@ -41,6 +41,20 @@ def test_fakes_promise_the_shapes_and_strides_that_come(device: str, layout: str
         torch.library.opcheck(flash_backward, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
+@pytest.mark.parametrize("device", ["cpu", "mps"])
+def test_a_logsumexp_that_nobody_wants_is_empty_and_refused_where_the_backward_needs_it(device: str) -> None:
+    q, k, v, _ = make(Shape(2, 4, 2, 7, 9, 16), torch.float32, device=device)
+    arguments = (q, k, v, None, 0.3, None, 0)
+    torch.library.opcheck(flash_forward, (*arguments, False), test_utils=("test_schema", "test_faketensor"))
+    out, logsumexp = flash_forward(*arguments, False)
+    assert logsumexp.shape == (0,)
+    assert torch.equal(out, flash_forward(*arguments)[0])
+    mapped = torch.vmap(lambda q: flash_forward(q, k, v, None, 0.3, None, 0, False)[0])(q[None])
+    assert torch.equal(mapped[0], out)
+    with pytest.raises(ValueError, match="the backward reads it"):
+        flash_forward(q.requires_grad_(), *arguments[1:], False)
+
+
 def test_aot_dispatch_with_static_and_dynamic_shapes() -> None:
     tensors = [t.requires_grad_() for t in make(Shape(1, 2, 2, 9, 9, 16), torch.float32, device="cpu")[:3]]
     torch.library.opcheck(flash_forward, (*tensors, None, 0.3, None, 0))
@@ -165,19 +179,20 @@ def test_what_no_kernel_computes_fails_when_it_is_compiled() -> None:
         compiled.append("a graph")
         return graph_module.forward
 
-    with pytest.raises(Exception, match="head dim 20"):
-        torch.compile(attend, backend=backend, fullgraph=True)(torch.randn(1, 2, 5, 20, device="mps"))
+    with pytest.raises(Exception, match="head dim 257"):
+        torch.compile(attend, backend=backend, fullgraph=True)(torch.randn(1, 2, 5, 257, device="mps"))
     assert not compiled
 
 
-@pytest.mark.parametrize("head_dim", [20, 136])
+@pytest.mark.parametrize("head_dim", [257, 300])
 def test_a_head_dim_without_kernel_is_refused_with_the_limit(head_dim: int) -> None:
     q, k, v = (torch.randn(1, 2, 7, head_dim, device="mps") for _ in "qkv")
     with pytest.raises(UnsupportedAttention, match=str(head_dim)):
         flash_forward(q, k, v, None, 0.3, None, None)
 
 
-def test_a_key_mask_on_the_device_is_refused_never_ignored() -> None:
+def test_a_key_mask_that_is_no_bool_of_batch_and_keys_is_refused() -> None:
     q, k, v = (torch.randn(1, 2, 7, 16, device="mps") for _ in "qkv")
-    with pytest.raises(UnsupportedAttention, match="key_mask"):
-        flash_forward(q, k, v, torch.ones(1, 7, dtype=torch.bool, device="mps"), 0.3, None, None)
+    for mask in (torch.ones(1, 7, device="mps"), torch.ones(1, 8, dtype=torch.bool, device="mps")):
+        with pytest.raises(ValueError, match="key_mask must be"):
+            flash_forward(q, k, v, mask, 0.3, None, None)

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 import torch
+from inductor_mps_attention.codegen import Problem, forward_steps
 
 import inductor_mps_attention as ima
 from inductor_mps_attention import runtime
@@ -69,21 +70,23 @@ def test_threads_that_race_for_a_kernel_compile_it_once(compilations: list[str])
 )
 def test_vector_loads_only_where_every_row_starts_at_16_bytes(layout: str, head_dim: int, aligned: bool) -> None:
     tensors = dict(zip("qkv", make(Shape(head_dim=head_dim), torch.float16, layout=layout), strict=False))
-    assert runtime.problem_of(runtime.Role.FORWARD, tensors, None, None).aligned is aligned
+    assert runtime.aligned_rows(tensors) == (set("qkv") if aligned else set())
 
 
 def test_a_stride_that_no_row_uses_does_not_forbid_vector_loads() -> None:
     q, _, v, _ = make(Shape(batch=1, heads=1, kv_heads=1), torch.float16)
     odd = torch.as_strided(q, q.shape, (7, 13, 64, 1))
-    assert runtime.problem_of(runtime.Role.FORWARD, {"q": q, "k": odd, "v": v}, None, None).aligned
+    assert runtime.aligned_rows({"q": q, "k": odd, "v": v}) == set("qkv")
 
 
 def test_only_staged_tensors_must_be_aligned() -> None:
     """Queries of the forward are read element by element: their alignment decides nothing."""
     q, k, v, _ = make(Shape(), torch.float16)
     unaligned = make(Shape(), torch.float16, layout="offset")[0]
-    assert runtime.problem_of(runtime.Role.FORWARD, {"q": unaligned, "k": k, "v": v}, None, None).aligned
-    assert not runtime.problem_of(runtime.Role.FORWARD, {"q": q, "k": unaligned, "v": v}, None, None).aligned
+    for name, vectors in (("q", True), ("k", False)):
+        aligned = runtime.aligned_rows({"q": q, "k": k, "v": v} | {name: unaligned})
+        step, *_ = forward_steps(Problem("float16", 64, 64), aligned)
+        assert (step.plan.vector > 1) == vectors
 
 
 def test_clear_forgets_the_kernels() -> None:

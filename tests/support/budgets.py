@@ -32,18 +32,18 @@ def check(name: str, got: Tensor, oracle: Tensor, budget: float, least: float = 
     assert error <= budget, f"{name}: relative error {error:.2e}, budget {budget:.0e}"
 
 
-def check_rows(name: str, got: Tensor, oracle: Tensor, budget: float, terms: Tensor | None = None) -> None:
+def check_rows(name: str, got: Tensor, oracle: Tensor, budget: float, least: Tensor | None = None) -> float:
     """||got - oracle|| / ||oracle|| of the whole tensor within the budget, and of its worst row within WORST_ROW of it.
 
-    terms: the oracle with every term of its sums taken without its sign. Where they cancel (over a single key the
-    softmax is constant, and dq and dk are 0), an error relative to what is left says nothing: a tenth of the terms is
-    the least that an error is measured by.
+    least: what errors are measured by at least, as in `Oracle` (over a single key the softmax is constant, and dq and
+    dk are 0). Returns the worst row's error as a share of what is allowed.
     """
     got, oracle = got.detach().cpu().double(), oracle.detach().cpu().double()
-    least = oracle.new_zeros(oracle.shape) if terms is None else terms / 10
+    least = oracle.new_zeros(oracle.shape) if least is None else least
     check(name, got, oracle, budget, least.norm().item())
     if not oracle.numel():
-        return
+        return 0.0
     measure = torch.maximum(oracle.norm(dim=-1), least.norm(dim=-1)).clamp_min(1e-30)
     worst = ((got - oracle).norm(dim=-1) / measure).max().item()
     assert worst <= budget * WORST_ROW, f"{name}: worst row {worst:.2e}, budget {budget:.0e} times {WORST_ROW}"
+    return worst / (budget * WORST_ROW)

@@ -100,6 +100,21 @@ def test_events_measure_time_in_order(event_type):
     assert 9 < start.elapsed_time(end) < 2000
 
 
+def test_streams_where_this_pytorch_has_them():
+    if not hasattr(torch.mps, "Stream"):
+        assert torch.__version__ < "2.15"
+        return
+    assert torch.mps.current_stream() == torch.mps.default_stream()
+    other = torch.mps.Stream()
+    with torch.mps.stream(other):
+        assert torch.mps.current_stream() == other != torch.mps.default_stream()
+        x = torch.ones(2, device="mps")
+        x.record_stream(other)
+        assert x.sum() == 2
+    other.synchronize()
+    assert torch.mps.current_stream().stream_id == 0
+
+
 def test_a_context_of_the_device_makes_tensors_there():
     with torch.device("mps"):
         assert torch.ones(2).is_mps

@@ -9,6 +9,8 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from inductor_mps_attention.simulator.device.operators import hidden_by_composites
+
 from .support import SmallModel, assert_same, tokens
 
 FOR_MPS = "aten._scaled_dot_product_attention_math_for_mps.default"
@@ -119,3 +121,34 @@ def test_the_fused_norm_is_taken_without_gradients_and_with_a_weight_only(grad, 
         out = F.rms_norm(there, (8,), None if weight is None else weight.to("mps"), 1e-5)
     assert ("aten._fused_rms_norm.default" in calls.names) == taken
     assert_same(out, F.rms_norm(x, (8,), weight, 1e-5))
+
+
+# A composite kernel comes before a device's fallback: these would reach autograd and tracers in pieces.
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("native_layer_norm", lambda x: F.layer_norm(x, (8,))),
+        ("native_group_norm", lambda x: F.group_norm(x, 2)),
+        ("addr", lambda x: torch.addr(x, x[:, 0], x[0])),
+    ],
+)
+def test_an_operator_with_a_kernel_for_mps_is_not_taken_apart(name, program):
+    x = torch.randn(4, 8).half()
+    with Calls() as calls:
+        out = program(x.to("mps"))
+    assert [call.split(".")[1] for call in calls.names if "norm" in call or "addr" in call] == [name]
+    assert not {"aten.mul.Tensor", "aten.native_batch_norm.default"} & set(calls.names)
+    assert torch.equal(out.cpu(), program(x))
+
+
+def test_no_operator_with_a_kernel_for_mps_is_hidden_by_a_composite():
+    assert hidden_by_composites() == []
+
+
+def test_vmap_of_attention_and_of_norms():
+    """vmap has kernels of its own for composite operators, which ask for the device as well."""
+    q, k, v = (torch.randn(3, 1, 2, 5, 8) for _ in range(3))
+    mapped = torch.func.vmap(F.scaled_dot_product_attention)
+    assert_same(mapped(q.to("mps"), k.to("mps"), v.to("mps")), mapped(q, k, v))
+    normed = torch.func.vmap(lambda x: F.rms_norm(x, (8,)))
+    assert_same(normed(q.to("mps")), normed(q))

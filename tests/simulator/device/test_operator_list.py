@@ -10,24 +10,27 @@ from inductor_mps_attention.simulator.device.operators import supported_operator
 # Operators with an MPS and no CPU kernel. Those with a kernel of the simulated device's own:
 PROVIDED = {
     "aten::_fused_rms_norm",
+    "aten::_lstm_mps",
     "aten::_scaled_dot_product_attention_math_for_mps",
     "aten::linear",
     "aten::linear_backward",
+    "aten::lstm_mps_backward",
     "aten::max_pool2d",
     "aten::max_pool2d_backward",
 }
 # Made of other operators everywhere else, and here:
 COMPOSITE = {"aten::constant_pad_nd", "aten::permute", "aten::repeat"}
-# Not simulated; a convolution, a copy and an LSTM reach the device by other operators.
+if torch.__version__ >= "2.15":
+    PROVIDED.add("aten::record_stream")
+    COMPOSITE.add("aten::_grouped_mm")
+# Not simulated; a convolution and a copy reach the device by other operators.
 REFUSED = {
     "aten::_convert_weight_to_int4pack",
     "aten::_copy_from",
     "aten::_copy_from_and_resize",
-    "aten::_lstm_mps",
     "aten::_mps_convolution",
     "aten::_mps_convolution_transpose",
     "aten::_weight_int4pack_mm",
-    "aten::lstm_mps_backward",
     "aten::mps_convolution_backward",
     "aten::mps_convolution_transpose_backward",
 }

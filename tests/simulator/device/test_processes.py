@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -11,6 +12,7 @@ from .support import run_python
 
 
 def test_threads_compute_at_the_same_time_and_memory_adds_up():
+    gc.collect()  # what other tests left must not be freed while this one counts
     before = torch.mps.current_allocated_memory()
 
     def work(seed):

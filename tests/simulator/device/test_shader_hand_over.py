@@ -97,3 +97,12 @@ def test_poison_ends_with_the_block_even_after_an_error():
         1 / 0  # noqa: B018
     blocks = [torch.empty(999, device="mps") for _ in range(3)]
     assert not all(block.isnan().all() for block in blocks)
+
+
+def test_a_cpu_tensor_is_refused_unless_it_is_one_value():
+    text = "kernel void k(device float* out, constant float& a, uint i [[thread_position_in_grid]]) { out[i] = a; }"
+    kernel, out = torch.mps.compile_shader(text).k, torch.zeros(3, device="mps")
+    kernel(out, torch.tensor(2.0))
+    assert out.tolist() == [2, 2, 2]
+    with pytest.raises(RuntimeError, match="Passed CPU tensor to MPS op"):
+        kernel(out, torch.ones(1))

@@ -130,3 +130,11 @@ def test_foreach_operators_take_lists():
     xs = [torch.ones(2, device="mps"), torch.ones(3, device="mps")]
     torch._foreach_add_(xs, 1)
     assert [x.tolist() for x in torch._foreach_mul(xs, 2)] == [[4, 4], [4, 4, 4]]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32, torch.float16, torch.bool])
+def test_weighted_counts_never_need_double_precision(dtype):
+    values, weights = torch.tensor([0, 2, 2, 1]), torch.tensor([1, 0, 3, 2]).to(dtype)
+    counts = torch.bincount(values.to("mps"), weights.to("mps"), minlength=5)
+    assert counts.dtype == (dtype if dtype.is_floating_point else torch.int32)
+    torch.testing.assert_close(counts.cpu().double(), torch.bincount(values, weights, minlength=5).double())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 import torch
 
+from inductor_mps_attention.simulator import CheckError
 from inductor_mps_attention.simulator.metal import ShaderAssertionError, ShaderLaunchError, compile_shader
 
 SOURCE = """
@@ -61,6 +63,41 @@ def test_numbers_lists_and_casts_have_torchs_sizes(library):
     assert out.tolist() == [-5, -6, -7, 1, 3, 4, 3, 9]
 
 
+def test_bools_and_unsigned_numbers_keep_their_low_bytes(library):
+    out = torch.zeros(8, dtype=torch.int32)
+    casts = {2: "int32", 3: "int16", 7: "fp16", 8: "bf16"}
+    library.sizes(out, True, 0xFFFFFFFF, 0xFFFF, False, [True, 2, 3], [1.5, 2], 3, 9.0, threads=1, arg_casts=casts)
+    assert out.tolist() == [1, -1, -1, 0, 6, 3, 3, 9]
+
+
+@pytest.mark.parametrize("check", ["off", "full"])
+def test_a_list_of_tensors_is_their_addresses(check):
+    text = """#include <metal_stdlib>
+using namespace metal;
+struct Inputs { array<device float*, 3> of; };
+kernel void total(device float* out, constant Inputs& inputs, uint i [[thread_position_in_grid]]) {
+  out[i] = inputs.of[0][i] + inputs.of[1][i];
+  inputs.of[2][i] = i;
+}"""
+    library = compile_shader(text, check=check)
+    x, y, out = torch.arange(12.0), torch.ones(4), torch.zeros(4)
+    library.total(out, [x[8:], y, x])
+    assert out.tolist() == [9, 10, 11, 12]
+    assert x[:4].tolist() == [0, 1, 2, 3]
+    if check == "full":
+        with pytest.raises(CheckError, match="out_of_bounds") as error:
+            library.total(out, [x[9:], y, x])
+        assert error.value.reports[0].line == 5
+
+
+@pytest.mark.parametrize("check", ["off", "full"])
+def test_a_tensor_without_dimensions_is_its_value(check):
+    text = "kernel void k(device float* out, constant float& a, uint i [[thread_position_in_grid]]) { out[i] = a; }"
+    out = torch.zeros(3)
+    compile_shader(text, check=check).k(out, torch.arange(4.0)[2])
+    assert out.tolist() == [2, 2, 2]
+
+
 def test_one_cast_is_for_all_numbers(library):
     out = torch.zeros(8, dtype=torch.int32)
     library.sizes(out, 1, 2, 3, 1, [4, 5, 6], [7, 8], 1, 1, threads=1, arg_casts="int32")
@@ -89,6 +126,25 @@ def test_the_default_group_is_as_large_as_the_kernel_allows(library):
     assert library.limited.max_threads_per_threadgroup == 64
     assert library.scaled.max_threads_per_threadgroup == 1024
     assert library.scaled.thread_execution_width == 32
+
+
+def test_a_grid_of_one_dimension_has_no_larger_group_than_itself():
+    text = """kernel void k(device uint* out, uint3 a [[threads_per_threadgroup]],
+        uint3 b [[dispatch_threads_per_threadgroup]]) { out[0] = a.x; out[1] = b.x; out[2] = b.y; }"""
+    kernel, out = compile_shader(text).k, torch.zeros(5, dtype=torch.int32)
+    kernel(out)
+    assert out.tolist()[:3] == [5, 5, 1]
+    kernel(out, threads=(5, 1))
+    assert out.tolist()[:3] == [5, 1024, 1]
+
+
+def test_errors_are_of_the_kinds_that_pytorch_raises(library):
+    with pytest.raises(SyntaxError, match=r"line 2: .*nothing"):
+        compile_shader("#include <metal_stdlib>\nkernel void k(device float* out) { out[0] = nothing; }")
+    with pytest.raises(RuntimeError, match="Failed to create function state object for: nothing"):
+        _ = library.nothing
+    with pytest.raises(ValueError, match="Threadgroup size exceeds 1024 limit"):
+        library.scaled(torch.zeros(4), torch.zeros(4), 1.0, 4, group_size=1029)
 
 
 def test_threadgroup_memory_is_known_before_a_launch():
@@ -141,6 +197,13 @@ WRONG = {
         lambda k: k.scaled(torch.zeros(4), 1 << 40, 1.0, 4, arg_casts={1: "int32"}),
         "int32",
     ),
+    "a cast that torch does not know": (
+        lambda k: k.scaled(torch.zeros(4), torch.zeros(4), 1.0, 4, arg_casts={3: "int64"}),
+        "Unsupported cast instruction",
+    ),
+    "casts in a list": (lambda k: k.scaled(torch.zeros(4), 1, 1.0, 4, arg_casts=["int32"]), "arg_casts"),
+    "a list that begins with an int": (lambda k: k.scaled(torch.zeros(4), [1, 0.5], 1.0, 4), "begins with an int"),
+    "a number of numpy's": (lambda k: k.scaled(torch.zeros(4), numpy.int32(3), 1.0, 4), r"numpy\.int32"),
     "an int beyond 64 bits": (lambda k: k.scaled(torch.zeros(4), 1 << 80, 1.0, 4), "int64"),
     "no tensor and no threads": (lambda k: k.scaled(1, 2, 1.0, 4), "threads"),
     "too many arguments": (lambda k: k.limited(*[torch.zeros(4)] * 32), "31"),

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+import inductor_mps_attention
 from inductor_mps_attention.simulator import CheckError
 from inductor_mps_attention.simulator.metal import ShaderCompileError, ShaderLaunchError, compile_shader
 
 from .correct_kernels import CORRECT
 from .faulty_kernels import BARRIER, BARRIERS, DEVICE_RACES, FAULTS, OUT_OF_BOUNDS, THREADGROUP_RACES, Fault
 
+PACKAGE = Path(inductor_mps_attention.__file__).parent
 RACES = THREADGROUP_RACES | DEVICE_RACES
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
 
@@ -274,3 +280,27 @@ def test_launches_after_a_faulty_one_start_clean():
     for _ in range(2):
         assert faults_of(FAULTS["a sum without atomics"])
         launch(Fault(f"threadgroup float t[128]; t[i] = 1; {BARRIER} out[i] = t[i];", frozenset()))
+
+
+def test_a_shim_that_another_copy_of_the_package_precompiled_gives_the_same_lines(tmp_path, monkeypatch):
+    """Two environments share one cache: the shim's paths in debug information are those of who precompiled it."""
+    copy = tmp_path / "copy"
+    shutil.copytree(PACKAGE, copy / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    fault = FAULTS["an atomic past a buffer"]
+    program = (
+        "import torch\nfrom inductor_mps_attention.simulator import CheckError, metal\n"
+        f"kernel = metal.compile_shader({fault.source!r}, check='full').k\n"
+        "numbers = torch.zeros(128, dtype=torch.int32)\n"
+        "try:\n    kernel(numbers, numbers, numbers, numbers[:1].clone(), threads=128)\n"
+        "except CheckError as error:\n    print(metal.__file__, {report.line for report in error.reports})\n"
+    )
+    monkeypatch.setenv("MPS_ATTENTION_SIMULATOR_CACHE", str(tmp_path / "cache"))
+
+    def lines_of(package: Path) -> str:
+        monkeypatch.setenv("PYTHONPATH", str(package.parent))
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+        place, lines = done.stdout.split(maxsplit=1)
+        assert Path(place).is_relative_to(package)
+        return lines
+
+    assert lines_of(copy / PACKAGE.name) == lines_of(PACKAGE) == f"{set(fault.lines)}\n"

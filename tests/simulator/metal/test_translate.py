@@ -7,6 +7,7 @@ import re
 import pytest
 
 from inductor_mps_attention.simulator.metal.translate import Translation, translate
+from inductor_mps_attention.simulator.nvidia.target import CUDA, unroll_pragmas
 
 KERNEL = "kernel void k(device float* out) {}"
 
@@ -14,13 +15,13 @@ KERNEL = "kernel void k(device float* out) {}"
 def code(source: str, **constants: bool | int | float) -> str:
     """The C++ text of `source` followed by a kernel, on one line, without the kernel."""
     translated = translate(f"{source}\n{KERNEL}", constants or None).code
-    return " ".join(translated.split(" void k(")[0].split())
+    return " ".join(translated.split("inline void k(")[0].split())
 
 
 def body(source: str) -> str:
     """The C++ text of statements in a kernel."""
     translated = translate(f"kernel void k(device float* out) {{ {source} }}").code
-    return " ".join(translated.split(" void k(")[1].split("{", 1)[1].split('extern "C"')[0].split())[:-2]
+    return " ".join(translated.split(" void k(")[1].split("{", 1)[1].split("MSL_ENTRY_")[0].split())[:-2]
 
 
 def only_entry(source: str):
@@ -160,7 +161,7 @@ def test_template_kernels_have_host_names(instantiation: str):
     translated = translate(f"{source}\n{instantiation}")
     (entry,) = translated.entries
     assert (entry.name, entry.function) == ("add_float", "add")
-    assert re.search(r"::call\(&(:: )?add < float , 4 >, arguments", translated.code)
+    assert re.search(r"::call\(&(:: ?)?add < float , 4 >, arguments", translated.code)
 
 
 def test_an_instantiation_without_host_name_is_called_what_it_is():
@@ -170,7 +171,7 @@ def test_an_instantiation_without_host_name_is_called_what_it_is():
 
 def test_entries_stand_in_the_namespace_of_their_kernel():
     translated = translate("namespace n { struct S { int x; }; kernel void k(device S* s) {} }").code
-    assert translated.rstrip().endswith("} }")
+    assert translated.rstrip().endswith("}) }")
 
 
 def test_parameters_are_bound_in_order_around_explicit_indices():
@@ -219,3 +220,11 @@ CALL = "kernel void k(device float* a) { a[0] = %s; }"
 )
 def test_a_kernel_that_reaches_a_collective_has_fibers(source: str):
     assert independent(source) == frozenset()
+
+
+def test_pragmas_vanish_or_stay_with_their_lines():
+    source = "kernel void k(device int* o) {\n#pragma clang loop unroll(full)\nfor (int i = 0; i < 3; i++) o[i] = i; }"
+    kept = translate(source, target=CUDA).code.split("\n")
+    assert kept[1] == "#pragma clang loop unroll(full)"
+    assert unroll_pragmas("\n".join(kept)).split("\n")[1] == "#pragma unroll"
+    assert "pragma" not in translate(source).code

@@ -7,7 +7,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 from . import case
-from .c_match import B, D, H, S, SdpaBlock, hf_eager, qkv, x_
+from .attentions import B, D, H, S, SdpaBlock, hf_eager, qkv, x_
 
 
 def m_(dev, dt, shape=(B, 1, S, S)):
@@ -202,7 +202,7 @@ def t_masked_fill_(dev, dt):
     return f, (*qkv(dev, dt), m_(dev, dt))
 
 
-@case(False, "gumbel/noise added to the scores", train=True)
+@case(False, "gumbel/noise added to the scores", train=True, random=True)
 def t_noise(dev, dt):
     return (
         lambda q, k, v: (q @ k.mT * 0.25 + torch.rand(B, H, S, S, device=q.device, dtype=q.dtype)).softmax(-1) @ v

@@ -7,31 +7,37 @@ typedef half operand;  // what the operands of a product hold; sums are float
 typedef simdgroup_matrix<operand, 8, 8> operand_fragment;
 typedef simdgroup_matrix<float, 8, 8> sum_fragment;
 
-constant constexpr int SIMDGROUPS = 4;
-constant constexpr int THREADS = 128;
-constant constexpr int ROW_FRAGMENTS = 1;  // 8-row fragments that a simdgroup owns
-constant constexpr int SIMDGROUP_ROWS = 8;
-constant constexpr int BLOCK_ROWS = 32;  // rows that a threadgroup owns
-constant constexpr int TILE = 32;  // rows of the other side, staged at a time
-constant constexpr int TILE_FRAGMENTS = 4;
+constant constexpr int SIMDGROUPS = 8;
+constant constexpr int THREADS = 256;
+constant constexpr int ROW_FRAGMENTS = 2;  // 8-row fragments that a simdgroup owns
+constant constexpr int SIMDGROUP_ROWS = 16;
+constant constexpr int BLOCK_ROWS = 128;  // rows that a threadgroup owns
+constant constexpr int TILE = 64;  // rows of the other side, staged at a time
+constant constexpr int TILE_FRAGMENTS = 8;
 constant constexpr int QK_FRAGMENTS = 8;
 constant constexpr int V_FRAGMENTS = 8;
+constant constexpr int STATISTICS = 2;  // queries of a tile whose row statistics one lane has
 constant constexpr int QK_PITCH = 72;  // elements from one staged row to the next
 constant constexpr int V_PITCH = 72;
 
 // A row that sees nothing: exp2(score - ROW_UNSEEN) is 0, without an infinity that fast math may not know.
 constant constexpr float ROW_UNSEEN = 1.7e+38f;
 
-// logsumexp (natural log) in the log2 domain of the scores.
+// Scores and shifts in the log2 domain: `factor` is the scale times log2(e).
 inline float shift_of(float logsumexp) {
   return logsumexp < -ROW_UNSEEN ? ROW_UNSEEN : logsumexp * M_LOG2E_F;
+}
+inline float weight_of(float score, float factor, float shift) {
+  return fast::exp2(fma(score, factor, -shift));
 }
 
 // Copies rows [first, first + TILE) of 64 elements into a tile; rows past the end become zeros.
 inline void stage_64(device const element* source, long row_stride, int first, int rows,
                      threadgroup element* tile, int pitch, int thread_index) {
   constexpr int UNITS = 8;
-  for (int i = thread_index; i < TILE * UNITS; i += THREADS) {
+  #pragma clang loop unroll(full)
+  for (int n = 0; n < 2; n++) {
+    const int i = n * THREADS + thread_index;
     const int row = i / UNITS;
     const int column = (i - row * UNITS) * 8;
     const bool inside = first + row < rows;
@@ -45,13 +51,14 @@ inline void load_row_64(thread operand_fragment (&own)[8], device const element*
                         int row, int rows, int lane_column) {
   #pragma clang loop unroll(full)
   for (int d = 0; d < 8; d++) {
-    const long at = row * row_stride + d * 8 + lane_column;
+    const int column = d * 8 + lane_column;
+    const long at = row * row_stride + column;
     own[d].thread_elements()[0] = row < rows ? operand(source[at]) : operand(0.0f);
     own[d].thread_elements()[1] = row < rows ? operand(source[at + 1]) : operand(0.0f);
   }
 }
 
-// The reverse, for sums: multiplied by `factor` in float, then rounded once.
+// Sums into one row: multiplied by `factor` in float, then rounded once.
 inline void store_row_64(device element* target, long row_stride, thread sum_fragment (&own)[8], float factor,
                          int row, int rows, int lane_column) {
   if (row >= rows) {
@@ -59,27 +66,92 @@ inline void store_row_64(device element* target, long row_stride, thread sum_fra
   }
   #pragma clang loop unroll(full)
   for (int d = 0; d < 8; d++) {
-    const long at = row * row_stride + d * 8 + lane_column;
+    const int column = d * 8 + lane_column;
+    const long at = row * row_stride + column;
     target[at] = element(own[d].thread_elements()[0] * factor);
     target[at + 1] = element(own[d].thread_elements()[1] * factor);
   }
 }
 
-// An 8x8 fragment of a tile, and its transpose.
+// An 8x8 fragment of a tile.
 inline void load_fragment(thread operand_fragment& loaded, threadgroup const element* tile, int pitch,
                           int lane_row, int lane_column) {
   simdgroup_load(loaded, tile, pitch);
 }
+// The transpose of an 8x8 fragment of a tile.
 inline void load_transposed(thread operand_fragment& loaded, threadgroup const element* tile, int pitch,
                             int lane_row, int lane_column) {
   simdgroup_load(loaded, tile, pitch, ulong2(0, 0), true);
 }
 
+constant constexpr int BLOCKS = 1;  // of 8 streamed rows, whose products are made together
+
+inline void clear(thread sum_fragment (&sums)[BLOCKS][ROW_FRAGMENTS]) {
+  #pragma clang loop unroll(full)
+  for (int b = 0; b < BLOCKS; b++) {
+    #pragma clang loop unroll(full)
+    for (int i = 0; i < ROW_FRAGMENTS; i++) {
+      sums[b][i] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+    }
+  }
+}
+
+// score = own_qk * streamed qk rows^T and grad_weight the same of v, for each block.
+inline void multiply(thread sum_fragment (&score)[BLOCKS][ROW_FRAGMENTS],
+                     thread sum_fragment (&grad_weight)[BLOCKS][ROW_FRAGMENTS],
+                     thread operand_fragment (&own_qk)[ROW_FRAGMENTS][8], threadgroup const element* qk_rows,
+                     thread operand_fragment (&own_v)[ROW_FRAGMENTS][8], threadgroup const element* v_rows,
+                     int lane_row, int lane_column) {
+  clear(score);
+  clear(grad_weight);
+  #pragma clang loop unroll(full)
+  for (int d = 0; d < 8; d++) {
+    #pragma clang loop unroll(full)
+    for (int b = 0; b < BLOCKS; b++) {
+      operand_fragment qk_fragment;
+      load_transposed(qk_fragment, qk_rows + b * 8 * QK_PITCH + d * 8, QK_PITCH, lane_row, lane_column);
+      #pragma clang loop unroll(full)
+      for (int i = 0; i < ROW_FRAGMENTS; i++) {
+        simdgroup_multiply_accumulate(score[b][i], own_qk[i][d], qk_fragment, score[b][i]);
+      }
+      operand_fragment v_fragment;
+      load_transposed(v_fragment, v_rows + b * 8 * V_PITCH + d * 8, V_PITCH, lane_row, lane_column);
+      #pragma clang loop unroll(full)
+      for (int i = 0; i < ROW_FRAGMENTS; i++) {
+        simdgroup_multiply_accumulate(grad_weight[b][i], own_v[i][d], v_fragment, grad_weight[b][i]);
+      }
+    }
+  }
+}
+
+// sums += weights * streamed rows of 64 elements.
+inline void add_products_64(thread sum_fragment (&sums)[ROW_FRAGMENTS][8],
+                          thread operand_fragment (&weights)[BLOCKS][ROW_FRAGMENTS],
+                          threadgroup const element* rows, int pitch, int lane_row, int lane_column) {
+  #pragma clang loop unroll(full)
+  for (int b = 0; b < BLOCKS; b++) {
+    #pragma clang loop unroll(full)
+    for (int d = 0; d < 8; d++) {
+      operand_fragment fragment_of_rows;
+      load_fragment(fragment_of_rows, rows + b * 8 * pitch + d * 8, pitch, lane_row, lane_column);
+      #pragma clang loop unroll(full)
+      for (int i = 0; i < ROW_FRAGMENTS; i++) {
+        simdgroup_multiply_accumulate(sums[i][d], weights[b][i], fragment_of_rows, sums[i][d]);
+      }
+    }
+  }
+}
+
+// A number of query `at` of the tile, which one lane has.
+inline float of_query(thread const float (&numbers)[STATISTICS], int at) {
+  return simd_shuffle(at < 32 ? numbers[0] : numbers[1], ushort(at & 31));
+}
+
 // grad_v = weight^T grad_out and grad_k = scale * grad_score^T q, summed over the query heads that share a key head.
 // One simdgroup owns SIMDGROUP_ROWS keys; query rows stream by in tiles. A key that nobody sees gets 0.
-// 9472 bytes of threadgroup memory, about 216 bytes kept in the registers of a thread.
-[[max_total_threads_per_threadgroup(128)]]
-kernel void flash_backward_dkv_f16_d64x64_u_s4r1t32_v8(
+// 18432 bytes of threadgroup memory, about 432 bytes kept in the registers of a thread.
+[[max_total_threads_per_threadgroup(256)]]
+kernel void flash_backward_dkv_f16_d64x64_u_s8r2t64u_v8(
     device const half* q [[buffer(0)]],
     device const half* k [[buffer(1)]],
     device const half* v [[buffer(2)]],
@@ -94,10 +166,8 @@ kernel void flash_backward_dkv_f16_d64x64_u_s4r1t32_v8(
     uint thread_index [[thread_index_in_threadgroup]],
     uint simdgroup_index [[simdgroup_index_in_threadgroup]],
     uint lane [[thread_index_in_simdgroup]]) {
-  threadgroup half query_tile[2304];
-  threadgroup half grad_tile[2304];
-  threadgroup float shift_tile[32];
-  threadgroup float delta_tile[32];
+  threadgroup half query_tile[4608];
+  threadgroup half grad_tile[4608];
   const int heads = int(params[1]);
   const int kv_heads = int(params[2]);
   const int q_len = int(params[3]);
@@ -141,7 +211,7 @@ kernel void flash_backward_dkv_f16_d64x64_u_s4r1t32_v8(
   const int block_end = min(block_first + BLOCK_ROWS, kv_len);
   const int first_key = block_first + int(simdgroup_index) * SIMDGROUP_ROWS;
   const int end_key = min(first_key + SIMDGROUP_ROWS, kv_len);
-  const float scale_log2 = scale * M_LOG2E_F;
+  const float factor = scale * M_LOG2E_F;
 
   operand_fragment own_key[ROW_FRAGMENTS][QK_FRAGMENTS];
   operand_fragment own_value[ROW_FRAGMENTS][V_FRAGMENTS];
@@ -163,101 +233,76 @@ kernel void flash_backward_dkv_f16_d64x64_u_s4r1t32_v8(
 
   const int first_row = clamp(block_first - upper, 0, q_len) / TILE * TILE;
   const int end_row = q_len;
-  for (int member = 0; member < sharing; member++) {
-    for (int row = first_row; row < end_row; row += TILE) {
-      threadgroup_barrier(mem_flags::mem_threadgroup);
-      stage_64(q, q_row_stride, row, q_len, query_tile, QK_PITCH, int(thread_index));
-      stage_64(grad_out, grad_out_row_stride, row, q_len, grad_tile, V_PITCH, int(thread_index));
-      if (int(thread_index) < TILE) {
-        const int staged = row + int(thread_index);
-        shift_tile[thread_index] = staged < q_len ? shift_of(logsumexp[staged]) : ROW_UNSEEN;
-        delta_tile[thread_index] = staged < q_len ? delta[staged] : 0.0f;
-      }
-      threadgroup_barrier(mem_flags::mem_threadgroup);
-      const int tile_end = min(row + TILE, q_len);
-      if (first_key >= end_key || first_key - tile_end >= upper) {
-        continue;
-      }
-      // Keys past the end need no mask: each only makes its own gradients, which are not stored.
-      const bool cut = row + TILE > q_len || end_key - 1 - row > upper;
+  // The tiles of all the heads that share this key head, one head after the other.
+  const int steps = end_row > first_row ? sharing * ((end_row - first_row + TILE - 1) / TILE) : 0;
+  float lane_shift[STATISTICS];
+  float lane_delta[STATISTICS];
 
-      // Not unrolled: the body alone is 32 products, and instruction caches are small.
-      for (int j = 0; j < TILE_FRAGMENTS; j++) {
-        threadgroup const element* queries = query_tile + j * 8 * QK_PITCH;
-        threadgroup const element* grads = grad_tile + j * 8 * V_PITCH;
-        sum_fragment score[ROW_FRAGMENTS];
-        sum_fragment grad_weight[ROW_FRAGMENTS];
+  for (int step = 0, row = first_row; step < steps; step++, row = row + TILE < end_row ? row + TILE : first_row) {
+    threadgroup element* queries = query_tile;
+    threadgroup element* grads = grad_tile;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    stage_64(q, q_row_stride, row, q_len, queries, QK_PITCH, int(thread_index));
+    stage_64(grad_out, grad_out_row_stride, row, q_len, grads, V_PITCH, int(thread_index));
+    #pragma clang loop unroll(full)
+    for (int n = 0; n < STATISTICS; n++) {
+      const int query = n * 32 + int(lane);
+      const bool inside = row + query < q_len;
+      lane_shift[n] = inside ? shift_of(logsumexp[row + query]) : ROW_UNSEEN;
+      lane_delta[n] = inside ? delta[row + query] : 0.0f;
+    }
+    if (row + TILE >= end_row) {
+      q += q_head_stride;
+      grad_out += grad_out_head_stride;
+      logsumexp += q_len;
+      delta += q_len;
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+
+    const int tile_end = min(row + TILE, q_len);
+    if (first_key >= end_key || first_key - tile_end >= upper) {
+      continue;
+    }
+    // Keys past the end need no mask: each only makes its own gradients, which are not stored.
+    const bool cut = row + TILE > q_len || end_key - 1 - row > upper;
+
+    #pragma clang loop unroll(full)
+    for (int j = 0; j < TILE_FRAGMENTS; j += BLOCKS) {
+      threadgroup const element* query_rows = queries + j * 8 * QK_PITCH;
+      threadgroup const element* grad_rows = grads + j * 8 * V_PITCH;
+      sum_fragment score[BLOCKS][ROW_FRAGMENTS];
+      sum_fragment grad_weight[BLOCKS][ROW_FRAGMENTS];
+      multiply(score, grad_weight, own_key, query_rows, own_value, grad_rows, lane_row, lane_column);
+
+      // Fragments are [keys x queries] here: a lane's two elements are two queries of one key.
+      operand_fragment weight[BLOCKS][ROW_FRAGMENTS];
+      operand_fragment grad_score[BLOCKS][ROW_FRAGMENTS];
+      #pragma clang loop unroll(full)
+      for (int b = 0; b < BLOCKS; b++) {
+        const float2 shift = float2(of_query(lane_shift, (j + b) * 8 + lane_column), of_query(lane_shift, (j + b) * 8 + lane_column + 1));
+        const float2 row_delta = float2(of_query(lane_delta, (j + b) * 8 + lane_column), of_query(lane_delta, (j + b) * 8 + lane_column + 1));
+
         #pragma clang loop unroll(full)
         for (int i = 0; i < ROW_FRAGMENTS; i++) {
-          score[i] = make_filled_simdgroup_matrix<float, 8>(0.0f);
-          grad_weight[i] = make_filled_simdgroup_matrix<float, 8>(0.0f);
-        }
-        #pragma clang loop unroll(full)
-        for (int d = 0; d < QK_FRAGMENTS; d++) {
-          operand_fragment query_fragment;
-          load_transposed(query_fragment, queries + d * 8, QK_PITCH, lane_row, lane_column);
           #pragma clang loop unroll(full)
-          for (int i = 0; i < ROW_FRAGMENTS; i++) {
-            simdgroup_multiply_accumulate(score[i], own_key[i][d], query_fragment, score[i]);
-          }
-        }
-        #pragma clang loop unroll(full)
-        for (int d = 0; d < V_FRAGMENTS; d++) {
-          operand_fragment grad_fragment;
-          load_transposed(grad_fragment, grads + d * 8, V_PITCH, lane_row, lane_column);
-          #pragma clang loop unroll(full)
-          for (int i = 0; i < ROW_FRAGMENTS; i++) {
-            simdgroup_multiply_accumulate(grad_weight[i], own_value[i][d], grad_fragment, grad_weight[i]);
-          }
-        }
-
-        // Fragments are [keys x queries] here: a lane's two elements are two queries of one key.
-        operand_fragment weight[ROW_FRAGMENTS];
-        operand_fragment grad_score[ROW_FRAGMENTS];
-        #pragma clang loop unroll(full)
-        for (int e = 0; e < 2; e++) {
-          const int query = j * 8 + lane_column + e;
-          const float shift = shift_tile[query];
-          const float row_delta = delta_tile[query];
-          #pragma clang loop unroll(full)
-          for (int i = 0; i < ROW_FRAGMENTS; i++) {
-            float exponential = fast::exp2(fma(score[i].thread_elements()[e], scale_log2, -shift));
-            float gradient = exponential * (grad_weight[i].thread_elements()[e] - row_delta);
+          for (int e = 0; e < 2; e++) {
+            float exponential = weight_of(score[b][i].thread_elements()[e], factor, shift[e]);
+            float gradient = exponential * (grad_weight[b][i].thread_elements()[e] - row_delta[e]);
             if (cut) {
               const int key = first_key + i * 8 + lane_row;
-              const bool seen = row + query < q_len && key - (row + query) <= upper;
+              const int query_row = row + (j + b) * 8 + lane_column + e;
+              const bool seen = query_row < q_len && key - query_row <= upper;
               exponential = seen ? exponential : 0.0f;
               gradient = seen ? gradient : 0.0f;
             }
-            weight[i].thread_elements()[e] = operand(exponential);
-            grad_score[i].thread_elements()[e] = operand(gradient);
-          }
-        }
-
-        #pragma clang loop unroll(full)
-        for (int d = 0; d < V_FRAGMENTS; d++) {
-          operand_fragment grad_fragment;
-          load_fragment(grad_fragment, grads + d * 8, V_PITCH, lane_row, lane_column);
-          #pragma clang loop unroll(full)
-          for (int i = 0; i < ROW_FRAGMENTS; i++) {
-            simdgroup_multiply_accumulate(value_sums[i][d], weight[i], grad_fragment, value_sums[i][d]);
-          }
-        }
-        #pragma clang loop unroll(full)
-        for (int d = 0; d < QK_FRAGMENTS; d++) {
-          operand_fragment query_fragment;
-          load_fragment(query_fragment, queries + d * 8, QK_PITCH, lane_row, lane_column);
-          #pragma clang loop unroll(full)
-          for (int i = 0; i < ROW_FRAGMENTS; i++) {
-            simdgroup_multiply_accumulate(key_sums[i][d], grad_score[i], query_fragment, key_sums[i][d]);
+            weight[b][i].thread_elements()[e] = operand(exponential);
+            grad_score[b][i].thread_elements()[e] = operand(gradient);
           }
         }
       }
+      add_products_64(value_sums, weight, grad_rows, V_PITCH, lane_row, lane_column);
+      add_products_64(key_sums, grad_score, query_rows, QK_PITCH, lane_row, lane_column);
     }
-    q += q_head_stride;
-    grad_out += grad_out_head_stride;
-    logsumexp += q_len;
-    delta += q_len;
   }
 
   #pragma clang loop unroll(full)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from . import case
-from .c_match import D, S, qkv
+from .attentions import D, S, qkv
 
 A = torch.arange
 

@@ -1,0 +1,325 @@
+#include <metal_stdlib>
+#include <metal_simdgroup_matrix>
+using namespace metal;
+
+typedef float element;
+typedef float operand;  // what the operands of a product hold; sums are float
+typedef simdgroup_matrix<operand, 8, 8> operand_fragment;
+typedef simdgroup_matrix<float, 8, 8> sum_fragment;
+
+constant constexpr int SIMDGROUPS = 8;
+constant constexpr int THREADS = 256;
+constant constexpr int ROW_FRAGMENTS = 2;  // 8-row fragments that a simdgroup owns
+constant constexpr int SIMDGROUP_ROWS = 16;
+constant constexpr int BLOCK_ROWS = 64;  // rows that a threadgroup owns
+constant constexpr int TILE = 8;  // rows of the other side, staged at a time
+constant constexpr int TILE_FRAGMENTS = 1;
+constant constexpr int QK_FRAGMENTS = 10;
+constant constexpr int V_FRAGMENTS = 10;
+constant constexpr int SHARING = 2;  // simdgroups that own the same rows
+constant constexpr int PARTS = 1;  // simdgroups that make the same products, each with a part of the head dim
+constant constexpr int QK_PITCH = 84;  // elements from one staged row to the next
+constant constexpr int V_PITCH = 84;
+
+// A row that sees nothing: exp2(score - ROW_UNSEEN) is 0, without an infinity that fast math may not know.
+constant constexpr float ROW_UNSEEN = 1.7e+38f;
+
+// Scores and shifts in natural units, rounded as in the forward: where a score is all of its row's logsumexp, the weight
+// is exactly 1. `factor` is the scale. An fma rounds alone: a product might be contracted with the difference.
+inline float shift_of(float logsumexp) {
+  return logsumexp < -ROW_UNSEEN ? ROW_UNSEEN : logsumexp;
+}
+inline float weight_of(float score, float factor, float shift) {
+  return fast::exp2((fma(score, factor, 0.0f) - shift) * M_LOG2E_F);
+}
+
+// An 8x8 fragment of a tile.
+inline void load_fragment(thread operand_fragment& loaded, threadgroup const element* tile, int pitch,
+                          int lane_row, int lane_column) {
+  simdgroup_load(loaded, tile, pitch);
+}
+// The transpose of an 8x8 fragment of a tile.
+inline void load_transposed(thread operand_fragment& loaded, threadgroup const element* tile, int pitch,
+                            int lane_row, int lane_column) {
+  simdgroup_load(loaded, tile, pitch, ulong2(0, 0), true);
+}
+
+typedef uint4 unit_80;  // what a lane copies at a time
+constant constexpr int UNITS_80 = 1;  // of a tile of rows of 80 elements, a thread
+
+// Rows [first, first + TILE) into registers; rows past the end become zeros.
+inline void fetch_80(thread unit_80 (&units)[UNITS_80], device const element* source, long row_stride, int first,
+                     int rows, int thread_index) {
+  #pragma clang loop unroll(full)
+  for (int n = 0; n < UNITS_80; n++) {
+    const int i = n * THREADS + thread_index;
+    const int row = i / 20;
+    const int column = (i - row * 20) * 4;
+    const bool inside = first + row < rows && row < TILE;
+    units[n] = inside ? *(device const uint4*)(source + (first + row) * row_stride + column) : uint4(0u);
+  }
+}
+inline void put_80(threadgroup element* tile, thread const unit_80 (&units)[UNITS_80], int pitch, int thread_index) {
+  #pragma clang loop unroll(full)
+  for (int n = 0; n < UNITS_80; n++) {
+    const int i = n * THREADS + thread_index;
+    const int row = i / 20;
+    const int column = (i - row * 20) * 4;
+    if (row >= TILE) {
+      continue;
+    }
+    *(threadgroup unit_80*)(tile + row * pitch + column) = units[n];
+  }
+}
+
+constant constexpr int BLOCKS = 1;  // of 8 streamed rows, whose products are made together
+
+inline void clear(thread sum_fragment (&sums)[BLOCKS][ROW_FRAGMENTS]) {
+  #pragma clang loop unroll(full)
+  for (int b = 0; b < BLOCKS; b++) {
+    #pragma clang loop unroll(full)
+    for (int i = 0; i < ROW_FRAGMENTS; i++) {
+      sums[b][i] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+    }
+  }
+}
+
+// partial = own * streamed rows^T over `count` fragments of the head dim, for each block.
+inline void multiply_part(thread sum_fragment (&partial)[BLOCKS][ROW_FRAGMENTS],
+                          thread operand_fragment (&own)[ROW_FRAGMENTS][10],
+                          threadgroup const element* rows, int pitch, int count, int lane_row, int lane_column) {
+  clear(partial);
+  #pragma clang loop unroll(full)
+  for (int d = 0; d < 10; d++) {
+    #pragma clang loop unroll(full)
+    for (int b = 0; b < BLOCKS; b++) {
+      operand_fragment fragment_of_rows;
+      load_transposed(fragment_of_rows, rows + b * 8 * pitch + d * 8, pitch, lane_row, lane_column);
+      #pragma clang loop unroll(full)
+      for (int i = 0; i < ROW_FRAGMENTS; i++) {
+        simdgroup_multiply_accumulate(partial[b][i], own[i][d], fragment_of_rows, partial[b][i]);
+      }
+    }
+  }
+}
+
+// sums += weights * streamed rows, over `count` fragments of the head dim.
+inline void add_products(thread sum_fragment (&sums)[ROW_FRAGMENTS][5],
+                         thread operand_fragment (&weights)[BLOCKS][ROW_FRAGMENTS],
+                         threadgroup const element* rows, int pitch, int count, int lane_row, int lane_column) {
+  #pragma clang loop unroll(full)
+  for (int d = 0; d < 5; d++) {
+    #pragma clang loop unroll(full)
+    for (int b = 0; b < BLOCKS; b++) {
+      operand_fragment fragment_of_rows;
+      load_fragment(fragment_of_rows, rows + b * 8 * pitch + d * 8, pitch, lane_row, lane_column);
+      #pragma clang loop unroll(full)
+      for (int i = 0; i < ROW_FRAGMENTS; i++) {
+        simdgroup_multiply_accumulate(sums[i][d], weights[b][i], fragment_of_rows, sums[i][d]);
+      }
+    }
+  }
+}
+
+// Products for the simdgroups that share these rows. All hold the same elements in the same lanes.
+inline void give(threadgroup float* products, thread sum_fragment (&partial)[BLOCKS][ROW_FRAGMENTS], int lane) {
+  #pragma clang loop unroll(full)
+  for (int b = 0; b < BLOCKS; b++) {
+    #pragma clang loop unroll(full)
+    for (int i = 0; i < ROW_FRAGMENTS; i++) {
+      *(threadgroup float2*)(products + (b * ROW_FRAGMENTS + i) * 64 + lane * 2) = float2(partial[b][i].thread_elements()[0], partial[b][i].thread_elements()[1]);
+    }
+  }
+}
+
+// Element pair (b, i) of the whole products: the simdgroup's own part, and those of the others in their fixed order.
+// `own`: which of the 1 parts is this simdgroup's, or none if it is not among 0 to 0.
+inline float2 whole(threadgroup const float* products, thread sum_fragment& partial, int own, int b, int i, int lane) {
+  float2 part_0 = float2(partial.thread_elements()[0], partial.thread_elements()[1]);
+  if (own != 0) {
+    part_0 = *(threadgroup const float2*)(products + 0 * 128 + (b * ROW_FRAGMENTS + i) * 64 + lane * 2);
+  }
+  return part_0;
+}
+
+// Fragments [first, first + 10) of one row, and the reverse for sums. Columns past the row are zeros, and not stored.
+inline void load_part(thread operand_fragment (&own)[10], device const element* source, long row_stride, int first, int width,
+                      int row, int rows, int lane_column) {
+  #pragma clang loop unroll(full)
+  for (int d = 0; d < 10; d++) {
+    const int column = (first + d) * 8 + lane_column;
+    const long at = row * row_stride + column;
+    own[d].thread_elements()[0] = row < rows && column < width ? operand(source[at]) : operand(0.0f);
+    own[d].thread_elements()[1] = row < rows && column + 1 < width ? operand(source[at + 1]) : operand(0.0f);
+  }
+}
+inline void store_part(device element* target, long row_stride, thread sum_fragment (&sums)[5], float factor, int first,
+                       int end, int row, int rows, int lane_column) {
+  #pragma clang loop unroll(full)
+  for (int d = 0; d < 5; d++) {
+    const int column = (first + d) * 8 + lane_column;
+    const long at = row * row_stride + column;
+    if (row < rows && column < end) {
+      target[at] = element(sums[d].thread_elements()[0] * factor);
+    }
+    if (row < rows && column + 1 < end) {
+      target[at + 1] = element(sums[d].thread_elements()[1] * factor);
+    }
+  }
+}
+
+// grad_q = scale * grad_score k, where grad_score = weight * (grad_out v^T - delta) and weight is the softmax.
+// 2 simdgroups share SIMDGROUP_ROWS query rows; keys stream by in tiles. A row without a key gets 0.
+// 9472 bytes of threadgroup memory, about 272 bytes kept in the registers of a thread.
+[[max_total_threads_per_threadgroup(256)]]
+kernel void flash_backward_dq_f32_d80x80_u_s8r2t8x2p_v4_c2(
+    device const float* q [[buffer(0)]],
+    device const float* k [[buffer(1)]],
+    device const float* v [[buffer(2)]],
+    device const float* grad_out [[buffer(3)]],
+    device const float* logsumexp [[buffer(4)]],
+    device const float* delta [[buffer(5)]],
+    device float* grad_q [[buffer(6)]],
+    constant long* params [[buffer(7)]],
+    constant float& scale [[buffer(8)]],
+    uint3 group [[threadgroup_position_in_grid]],
+    uint3 groups [[threadgroups_per_grid]],
+    uint thread_index [[thread_index_in_threadgroup]],
+    uint simdgroup_index [[simdgroup_index_in_threadgroup]],
+    uint lane [[thread_index_in_simdgroup]]) {
+  threadgroup float key_tile[672];
+  threadgroup float value_tile[672];
+  threadgroup float partial_products[1024];
+  const int heads = int(params[1]);
+  const int kv_heads = int(params[2]);
+  const int q_len = int(params[3]);
+  const int kv_len = int(params[4]);
+  const int upper = int(params[5]);
+  const long q_batch_stride = long(params[6]);
+  const long q_head_stride = long(params[7]);
+  const long q_row_stride = long(params[8]);
+  const long k_batch_stride = long(params[9]);
+  const long k_head_stride = long(params[10]);
+  const long k_row_stride = long(params[11]);
+  const long v_batch_stride = long(params[12]);
+  const long v_head_stride = long(params[13]);
+  const long v_row_stride = long(params[14]);
+  const long grad_out_batch_stride = long(params[15]);
+  const long grad_out_head_stride = long(params[16]);
+  const long grad_out_row_stride = long(params[17]);
+  const long grad_q_batch_stride = long(params[18]);
+  const long grad_q_head_stride = long(params[19]);
+  const long grad_q_row_stride = long(params[20]);
+  // Heads are the fastest axis of the grid; the blocks of rows with most work come last, so they start first.
+  const long batch = group.z;
+  const int block = int(groups.y - 1 - group.y);
+  // This lane's two elements of an 8x8 fragment: row bits are lane bits 4 2 1, column bits 3 and 0.
+  const int lane_row = int(((lane >> 2) & 4u) | ((lane >> 1) & 3u));
+  const int lane_column = int(((lane >> 1) & 4u) | ((lane << 1) & 2u));
+  const long head = group.x;
+  const long kv_head = head / (heads / kv_heads);
+  q += batch * q_batch_stride + head * q_head_stride;
+  k += batch * k_batch_stride + kv_head * k_head_stride;
+  v += batch * v_batch_stride + kv_head * v_head_stride;
+  grad_out += batch * grad_out_batch_stride + head * grad_out_head_stride;
+  grad_q += batch * grad_q_batch_stride + head * grad_q_head_stride;
+  logsumexp += (batch * heads + head) * q_len;
+  delta += (batch * heads + head) * q_len;
+  const int block_first = block * BLOCK_ROWS;
+  const int block_end = min(block_first + BLOCK_ROWS, q_len);
+  // Of 2 neighbouring simdgroups with the same rows, the first makes scores, the others gradients of weights.
+  const int member = int(simdgroup_index) % SHARING;
+  const bool makes_scores = member < PARTS;
+  const int own_width = makes_scores ? 80 : 80;
+  const int own_part = makes_scores ? 10 : 10;  // fragments
+  const int first_own = (makes_scores ? member : member - PARTS) * own_part;
+  const int own_count = min(own_part, (makes_scores ? QK_FRAGMENTS : V_FRAGMENTS) - first_own);
+  threadgroup float* products = partial_products + int(simdgroup_index) / SHARING * 256;
+  const int first_row = block_first + int(simdgroup_index) / SHARING * SIMDGROUP_ROWS;
+  const int end_row = min(first_row + SIMDGROUP_ROWS, q_len);
+  const float factor = scale;
+
+  // The first half of the simdgroups that share rows makes scores from parts of q, the second grad_out v^T.
+  operand_fragment own[ROW_FRAGMENTS][10];
+  sum_fragment sums[ROW_FRAGMENTS][5];
+  const int first_sum = member * 5;
+  const int sum_count = min(5, QK_FRAGMENTS - first_sum);
+  float shift[ROW_FRAGMENTS];
+  float row_delta[ROW_FRAGMENTS];
+  #pragma clang loop unroll(full)
+  for (int i = 0; i < ROW_FRAGMENTS; i++) {
+    const int row = first_row + i * 8 + lane_row;
+    load_part(own[i], makes_scores ? q : grad_out, makes_scores ? q_row_stride : grad_out_row_stride, first_own, own_width,
+              row, q_len, lane_column);
+    shift[i] = row < q_len ? shift_of(logsumexp[row]) : ROW_UNSEEN;
+    row_delta[i] = row < q_len ? delta[row] : 0.0f;
+    #pragma clang loop unroll(full)
+    for (int d = 0; d < 5; d++) {
+      sums[i][d] = make_filled_simdgroup_matrix<float, 8>(0.0f);
+    }
+  }
+
+  const int first_key = 0;
+  const int end_key = clamp(block_end + upper, 0, kv_len);
+  unit_80 next_keys[UNITS_80];
+  unit_80 next_values[UNITS_80];
+  if (first_key < end_key) {
+    fetch_80(next_keys, k, k_row_stride, first_key, kv_len, int(thread_index));
+    fetch_80(next_values, v, v_row_stride, first_key, kv_len, int(thread_index));
+  }
+
+  for (int key = first_key; key < end_key; key += TILE) {
+    threadgroup element* keys = key_tile;
+    threadgroup element* values = value_tile;
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    put_80(keys, next_keys, QK_PITCH, int(thread_index));
+    put_80(values, next_values, V_PITCH, int(thread_index));
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (key + TILE < end_key) {
+      fetch_80(next_keys, k, k_row_stride, key + TILE, kv_len, int(thread_index));
+      fetch_80(next_values, v, v_row_stride, key + TILE, kv_len, int(thread_index));
+    }
+
+    const bool skipped = first_row >= end_row || key - end_row >= upper;
+    const bool cut = key + TILE > kv_len || key + TILE - 1 - first_row > upper;
+
+    sum_fragment partial[BLOCKS][ROW_FRAGMENTS];
+    if (!skipped) {
+      multiply_part(partial, own, (makes_scores ? keys : values) + first_own * 8, makes_scores ? QK_PITCH : V_PITCH, own_count,
+                    lane_row, lane_column);
+      give(products + member * 128, partial, int(lane));
+    }
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (skipped) {
+      continue;
+    }
+    operand_fragment grad_score[BLOCKS][ROW_FRAGMENTS];
+    #pragma clang loop unroll(full)
+    for (int b = 0; b < BLOCKS; b++) {
+      #pragma clang loop unroll(full)
+      for (int i = 0; i < ROW_FRAGMENTS; i++) {
+        const float2 score = whole(products, partial[b][i], member, b, i, int(lane));
+        const float2 grad_weight = whole(products + PARTS * 128, partial[b][i], member - PARTS, b, i, int(lane));
+        #pragma clang loop unroll(full)
+        for (int e = 0; e < 2; e++) {
+          const float weight = weight_of(score[e], factor, shift[i]);
+          float gradient = weight * (grad_weight[e] - row_delta[i]);
+          if (cut) {
+            const int row = first_row + i * 8 + lane_row;
+            const int column = key + b * 8 + lane_column + e;
+            const bool seen = column < kv_len && column - row <= upper;
+            gradient = seen ? gradient : 0.0f;
+          }
+          grad_score[b][i].thread_elements()[e] = operand(gradient);
+        }
+      }
+    }
+    add_products(sums, grad_score, keys + first_sum * 8, QK_PITCH, sum_count, lane_row, lane_column);
+  }
+
+  #pragma clang loop unroll(full)
+  for (int i = 0; i < ROW_FRAGMENTS; i++) {
+    store_part(grad_q, grad_q_row_stride, sums[i], scale, first_sum, min(80, (first_sum + sum_count) * 8),
+               first_row + i * 8 + lane_row, q_len, lane_column);
+  }
+}
