@@ -16,6 +16,15 @@ WORST_ROW = 2.0
 weights are rounded to float16 before the second product, which shows in a row whose values nearly cancel."""
 
 
+def forward(dtype: torch.dtype, largest_score: float) -> float:
+    """What out may be off where scores are as large as `largest_score`.
+
+    exp() turns a score's absolute error into a weight's relative error, and a float32 score of 100 is rounded by up to
+    half a unit in its last place, 100 * 2**-24 = 6e-6, whatever computes it. Below 33 the design's budget is larger.
+    """
+    return max(FORWARD[dtype], largest_score * 2.0**-24)
+
+
 def relative_error(got: Tensor, oracle: Tensor, least: float = 0.0) -> float:
     """||got - oracle|| / max(||oracle||, least), in float64; inf where anything is NaN that should not be."""
     got, oracle = got.detach().cpu().double(), oracle.detach().cpu().double()

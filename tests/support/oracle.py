@@ -17,6 +17,8 @@ class Oracle:
     dq: Tensor
     dk: Tensor
     dv: Tensor
+    largest_score: float
+    """The largest magnitude of a scaled score that is seen."""
     out_least: Tensor
     dq_least: Tensor
     dk_least: Tensor
@@ -73,6 +75,7 @@ def attention(
         q.grad,
         k.grad,
         v.grad,
+        scores.detach().abs().masked_fill(~seen, 0).amax().item() if scores.numel() else 0.0,
         out_squares.sqrt(),
         dq_terms / 4,
         dk_terms / 4,
