@@ -93,7 +93,7 @@ def arrays(role: Role, tiling: Tiling, shape: Shape) -> tuple[ThreadgroupArray, 
     """The threadgroup arrays of a kernel, in order."""
     if role is Role.DECODE:
         return _folded(tiling, shape)
-    if role in (Role.BACKWARD_DELTA, Role.DECODE_MERGE) or tiling.direct:
+    if role in (Role.BACKWARD_DELTA, Role.BACKWARD_SUM, Role.DECODE_MERGE) or tiling.direct:
         return ()
     dtype = shape.dtype
     names = ("query_tile", "grad_tile") if role is Role.BACKWARD_DKV else ("key_tile", "value_tile")
@@ -132,7 +132,7 @@ def register_bytes(role: Role, tiling: Tiling, fragment: DType, shape: Shape) ->
     """Bytes kept a thread: fragments, accumulators and row statistics alive at once."""
     # A lane holds two of the 64 elements of an 8x8 matrix.
     operand, total = 2 * fragment.size, 2 * FLOAT32.size
-    if role is Role.BACKWARD_DELTA:
+    if role in (Role.BACKWARD_DELTA, Role.BACKWARD_SUM):
         return total
     if role is Role.DECODE_MERGE:
         return FLOAT32.size * (-(-shape.v_head_dim // SIMD_WIDTH) + 2)

@@ -52,6 +52,7 @@ _INPUTS = {
     Role.BACKWARD_DELTA: ("out", "grad_out"),
     Role.BACKWARD_DQ: ("q", "k", "v", "grad_out", "logsumexp", "delta"),
     Role.BACKWARD_DKV: ("q", "k", "v", "grad_out", "logsumexp", "delta"),
+    Role.BACKWARD_SUM: ("grad_k_parts", "grad_v_parts"),
     Role.DECODE: ("q", "k", "v"),
     Role.DECODE_MERGE: ("part_sums", "part_statistics"),
 }
@@ -60,6 +61,7 @@ _OUTPUTS = {
     Role.BACKWARD_DELTA: ("delta",),
     Role.BACKWARD_DQ: ("grad_q",),
     Role.BACKWARD_DKV: ("grad_k", "grad_v"),
+    Role.BACKWARD_SUM: ("grad_k", "grad_v"),
     Role.DECODE: ("part_sums", "part_statistics"),
     Role.DECODE_MERGE: ("out", "logsumexp"),
 }
@@ -68,17 +70,21 @@ _STAGED = {
     Role.BACKWARD_DELTA: (),
     Role.BACKWARD_DQ: ("k", "v"),
     Role.BACKWARD_DKV: ("q", "grad_out"),
+    Role.BACKWARD_SUM: (),
     Role.DECODE: ("k", "v"),
     Role.DECODE_MERGE: (),
 }
-_CONTIGUOUS = ("logsumexp", "delta", "part_sums", "part_statistics")
-_ROW_SUMS = (Role.BACKWARD_DELTA, Role.DECODE_MERGE)
+PARTS = {"grad_k": "grad_k_parts", "grad_v": "grad_v_parts"}
+"""What BACKWARD_DKV writes instead where it splits groups of heads, and BACKWARD_SUM adds up."""
+_CONTIGUOUS = ("logsumexp", "delta", "part_sums", "part_statistics", *PARTS.values())
+_ROW_SUMS = (Role.BACKWARD_DELTA, Role.BACKWARD_SUM, Role.DECODE_MERGE)
 """Roles that see no keys: neither mask nor band nor scale."""
 _SIZES_READ = {
     Role.FORWARD: ("heads", "kv_heads", "q_len", "kv_len"),
     Role.BACKWARD_DELTA: ("heads", "q_len"),
     Role.BACKWARD_DQ: ("heads", "kv_heads", "q_len", "kv_len"),
     Role.BACKWARD_DKV: ("heads", "kv_heads", "q_len", "kv_len"),
+    Role.BACKWARD_SUM: ("heads", "kv_heads", "kv_len"),
     Role.DECODE: ("heads", "kv_heads", "q_len", "kv_len"),
     Role.DECODE_MERGE: ("heads", "q_len", "kv_len"),
 }
@@ -102,19 +108,22 @@ def buffers(
     key_mask: bool = False,
     key_grad: bool = True,
     value_grad: bool = True,
+    parts: bool = False,
 ) -> tuple[Buffer, ...]:
     """Tensor arguments in order: inputs, the key mask, outputs.
 
-    `logsumexp`: whether forward has that output; `key_grad`, `value_grad`: which outputs BACKWARD_DKV has.
+    `logsumexp`: whether forward has that output; `key_grad`, `value_grad`: which outputs BACKWARD_DKV has, and `parts`
+    whether these are parts; BACKWARD_SUM has the same.
     """
     unwanted = {"logsumexp"} if role in (Role.FORWARD, Role.DECODE_MERGE) and not logsumexp else set()
-    if role is Role.BACKWARD_DKV:
-        unwanted |= set() if key_grad else {"grad_k", "delta", "v"}  # grad_v depends on no v
-        unwanted |= set() if value_grad else {"grad_v"}
+    if role in (Role.BACKWARD_DKV, Role.BACKWARD_SUM):
+        unwanted |= set() if key_grad else {"grad_k", PARTS["grad_k"], "delta", "v"}  # grad_v depends on no v
+        unwanted |= set() if value_grad else {"grad_v", PARTS["grad_v"]}
     names = [(name, False) for name in _INPUTS[role] if name not in unwanted]
     if key_mask and sees_keys(role):
         names.append(("key_mask", False))
-    names += [(name, True) for name in _OUTPUTS[role] if name not in unwanted]
+    in_place = PARTS if parts and role is Role.BACKWARD_DKV else {}
+    names += [(in_place.get(name, name), True) for name in _OUTPUTS[role] if name not in unwanted]
     return tuple(_buffer(name, dtype, writable) for name, writable in names)
 
 

@@ -13,6 +13,9 @@ from .problem import DTYPES, FLOAT32, DType, Problem, Role
 from .tiles import Tiling
 from .units import Unit, key_units, reads, value_units
 
+GROUP_ROLES = (Role.BACKWARD_DKV, Role.BACKWARD_SUM)
+"""Roles that own keys, and make their gradients."""
+
 
 @dataclass(frozen=True)
 class Rejected:
@@ -37,9 +40,11 @@ class KernelPlan:
     key_mask: bool
     writes_logsumexp: bool
     key_grad: bool
-    """Whether BACKWARD_DKV makes grad_k; False for other roles."""
+    """Whether BACKWARD_DKV or BACKWARD_SUM makes grad_k; False for other roles."""
     value_grad: bool
-    """Whether BACKWARD_DKV makes grad_v; False for other roles."""
+    """Whether BACKWARD_DKV or BACKWARD_SUM makes grad_v; False for other roles."""
+    group_heads: int
+    """Query heads of a part, where BACKWARD_DKV makes parts; 0 where it does not and for roles without them."""
     score_chains: int
     """Sums that scores are added up in over the head dim: as in the forward, for float32, so that a score that was a
     row's maximum meets exactly the logsumexp that was made of it."""
@@ -73,7 +78,7 @@ class KernelPlan:
         """Rows of out, delta, grad_q or grad_k that one threadgroup makes, or has a part of."""
         if self.role is Role.DECODE:
             return self.simdgroup_rows
-        if self.role is Role.DECODE_MERGE:
+        if self.role in (Role.DECODE_MERGE, Role.BACKWARD_SUM):
             return self.tiling.simdgroups
         return self.simdgroup_rows * (self.tiling.simdgroups // self.tiling.sharing)
 
@@ -106,7 +111,7 @@ class KernelPlan:
     @property
     def multiplies(self) -> bool:
         """Whether the kernel has 8x8 fragments at all."""
-        return self.role is not Role.DECODE_MERGE
+        return self.role not in (Role.DECODE_MERGE, Role.BACKWARD_SUM)
 
     @property
     def columns_a_lane(self) -> int:
@@ -233,6 +238,7 @@ class KernelPlan:
             Role.BACKWARD_DELTA: v,
             Role.BACKWARD_DQ: 2 * qk + v,
             Role.BACKWARD_DKV: qk + self.key_grad * (v + qk) + self.value_grad * v,
+            Role.BACKWARD_SUM: 0,
             Role.DECODE: qk + v,
             Role.DECODE_MERGE: 0,
         }
@@ -292,8 +298,10 @@ class KernelPlan:
             parts.append("lse")
         if self.score_chains > 1:
             parts.append(f"c{self.score_chains}")
-        if self.role is Role.BACKWARD_DKV and not (self.key_grad and self.value_grad):
+        if self.key_grad != self.value_grad:
             parts.append("dk" if self.key_grad else "dv")
+        if self.group_heads:
+            parts.append(f"g{self.group_heads}")
         return "_".join(parts)
 
 
@@ -309,9 +317,9 @@ def plan(
 ) -> KernelPlan | Rejected:
     """The kernel for one role of `problem`, or why there is none.
 
-    `logsumexp` tells whether forward writes it, `key_grad` and `value_grad` which of its results BACKWARD_DKV makes;
-    other roles ignore them. The two head dims may differ. `tiling` takes the place of the table's choice, to compare
-    candidates.
+    `logsumexp` tells whether forward writes it, `key_grad` and `value_grad` which of its results BACKWARD_DKV makes
+    and BACKWARD_SUM adds up; other roles ignore them. The two head dims may differ. `tiling` takes the place of the
+    table's choice, to compare candidates.
     """
     rejected = _unsupported(problem, limits)
     if rejected is not None:
@@ -328,7 +336,8 @@ def plan(
     if any(width % vector for width in (problem.qk_head_dim, problem.v_head_dim)) or vector == 1:
         # Single elements would take too many registers on their way.
         row = replace(row, tiling=replace(row.tiling, prefetch=False, double_buffered=False))
-    key_grad, value_grad = (made and role is Role.BACKWARD_DKV for made in (key_grad, value_grad))
+    key_grad, value_grad = (made and role in GROUP_ROLES for made in (key_grad, value_grad))
+    group_heads = (problem.group_heads or int(role is Role.BACKWARD_SUM)) if role in GROUP_ROLES else 0
     shape = Shape(dtype, problem.qk_head_dim, problem.v_head_dim)
     if role is Role.BACKWARD_DKV:
         shape = replace(shape, key_grad=key_grad, value_grad=value_grad)
@@ -339,7 +348,13 @@ def plan(
     has_lower, has_upper = problem.has_lower and banded, problem.has_upper and banded
     key_mask = problem.key_mask and banded
     buffers = params.buffers(
-        role, dtype, logsumexp=writes_logsumexp, key_mask=key_mask, key_grad=key_grad, value_grad=value_grad
+        role,
+        dtype,
+        logsumexp=writes_logsumexp,
+        key_mask=key_mask,
+        key_grad=key_grad,
+        value_grad=value_grad,
+        parts=bool(group_heads),
     )
     made = KernelPlan(
         role=role,
@@ -353,6 +368,7 @@ def plan(
         writes_logsumexp=writes_logsumexp,
         key_grad=key_grad,
         value_grad=value_grad,
+        group_heads=group_heads,
         score_chains=_score_chains(problem, role, limits),
         vector=vector,
         tiling=row.tiling,
@@ -468,6 +484,8 @@ def launch_grid(
     if plan.role in (Role.DECODE, Role.DECODE_MERGE):
         threads = decode.grid(plan.role, plan.tiling, batch, heads, kv_heads, q_len, kv_len)
         return threads, (plan.threads, 1, 1)
-    rows, owners = (kv_len, kv_heads) if plan.role is Role.BACKWARD_DKV else (q_len, heads)
+    rows, owners = (kv_len, kv_heads) if plan.role in GROUP_ROLES else (q_len, heads)
+    if plan.role is Role.BACKWARD_DKV and plan.group_heads:
+        owners *= -(-(heads // kv_heads) // plan.group_heads)
     blocks = -(-rows // plan.block_rows)
     return (owners * plan.threads, blocks, batch), (plan.threads, 1, 1)

@@ -29,7 +29,9 @@ class TableRow:
 
 
 FORWARD, DELTA, DQ, DKV = Role.FORWARD, Role.BACKWARD_DELTA, Role.BACKWARD_DQ, Role.BACKWARD_DKV
+SUM = Role.BACKWARD_SUM
 _DELTA = "reads each element once; under 4 % of a backward, whatever the shape"
+_SUM = "reads each part once"
 
 _ROWS: dict[Family, tuple[tuple[Role, int, int, Tiling, str], ...]] = {
     Family.M1: (
@@ -42,6 +44,8 @@ _ROWS: dict[Family, tuple[tuple[Role, int, int, Tiling, str], ...]] = {
         (FORWARD, 4, 256, Tiling(8, 1, 8, sharing=2), "unshared it would keep 536"),
         (DELTA, 2, 256, Tiling(4, 1, 8), _DELTA),
         (DELTA, 4, 256, Tiling(4, 1, 8), _DELTA),
+        (SUM, 2, 256, Tiling(4, 1, 8), _SUM),
+        (SUM, 4, 256, Tiling(4, 1, 8), _SUM),
         (DQ, 2, 64, Tiling(4, 2, 32, blocks=2), "two fragments halve the reads, two blocks fill the pipe"),
         (DQ, 2, 80, Tiling(8, 1, 32, once=True), "kept keys save a third of the reads"),
         (DQ, 2, 96, Tiling(8, 1, 16, prefetch=True, once=True), "kept keys save a third of the reads"),

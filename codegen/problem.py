@@ -10,13 +10,15 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What a kernel computes. Backward is three launches: delta first, then dq and dkv in either order. Decode, the
-    forward of few queries, is two: parts over the keys, then their merge."""
+    """What a kernel computes. Backward is three launches: delta first, then dq and dkv in either order; a fourth adds
+    up the parts of a dkv whose groups of heads are split. Decode, the forward of few queries, is two: parts over the
+    keys, then their merge."""
 
     FORWARD = "forward"
     BACKWARD_DELTA = "backward_delta"
     BACKWARD_DQ = "backward_dq"
     BACKWARD_DKV = "backward_dkv"
+    BACKWARD_SUM = "backward_sum"
     DECODE = "decode"
     DECODE_MERGE = "decode_merge"
 
@@ -67,3 +69,6 @@ class Problem:
     """Whether keys are masked by a boolean tensor of (batch, keys); True is a key that is seen."""
     split: Split | None = None
     """The forward's keys in parts, by DECODE and DECODE_MERGE; None is one kernel, FORWARD."""
+    group_heads: int | None = None
+    """Query heads that a threadgroup of BACKWARD_DKV goes through, parts that BACKWARD_SUM adds up; None is all that
+    share a key head. Chosen from hints; every choice is right for all sizes."""

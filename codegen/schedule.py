@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from . import decode
+from . import decode, grouping
 from .limits import APPLE, DeviceLimits
-from .params import vector_loaded
+from .params import PARTS, vector_loaded
 from .plan import KernelPlan, Rejected, plan
 from .problem import Problem, Role, Split
 
@@ -29,10 +29,11 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Parts:
-    """ceil(length / keys), of a size by its name."""
+    """ceil(length / each), of a size by its name, which `over` divides first."""
 
     length: str
-    keys: int
+    each: int
+    over: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Scratch:
 
 def _size(size: str | int | Parts, sizes: Mapping[str, int]) -> int:
     if isinstance(size, Parts):
-        return -(-sizes[size.length] // size.keys)
+        length = sizes[size.length] if size.over is None else sizes[size.length] // sizes[size.over]
+        return -(-length // size.each)
     return sizes[size] if isinstance(size, str) else size
 
 
@@ -66,8 +68,9 @@ ROW_STATISTICS = ("batch", "heads", "q_len")
 
 
 def hinted(problem: Problem, sizes: Sizes) -> Problem:
-    """The problem with what sizes decide about its forward: whether its keys are split, and how."""
-    return replace(problem, split=decode.split_of(**vars(sizes)))
+    """The problem with what sizes decide: whether the forward's keys are split, and the heads of dkv's groups."""
+    named = vars(sizes)
+    return replace(problem, split=decode.split_of(**named), group_heads=grouping.group_heads_of(**named))
 
 
 def forward_steps(
@@ -108,15 +111,28 @@ def backward_steps(
     # grad_v alone needs no delta.
     roles = [Role.BACKWARD_DELTA] if wanted[0] or wanted[1] else []
     roles += [Role.BACKWARD_DQ] if wanted[0] else []
-    roles += [Role.BACKWARD_DKV] if wanted[1] or wanted[2] else []
+    if wanted[1] or wanted[2]:
+        roles += [Role.BACKWARD_DKV] if problem.group_heads is None else [Role.BACKWARD_DKV, Role.BACKWARD_SUM]
     steps = []
     for role in roles:
         made = plan(_aligned(problem, role, aligned), role, limits, key_grad=wanted[1], value_grad=wanted[2])
         if isinstance(made, Rejected):
             return made
-        scratch = (Scratch("delta", "float32", ROW_STATISTICS),) if role is Role.BACKWARD_DELTA else ()
-        steps.append(Step(made, scratch))
+        steps.append(Step(made, _scratch_of(made)))
     return tuple(steps)
+
+
+def _scratch_of(made: KernelPlan) -> tuple[Scratch, ...]:
+    """What a kernel of the backward writes for those after it."""
+    if made.role is Role.BACKWARD_DELTA:
+        return (Scratch("delta", "float32", ROW_STATISTICS),)
+    if made.role is not Role.BACKWARD_DKV or not made.group_heads:
+        return ()
+    rows = ("batch", "kv_heads", Parts("heads", made.group_heads, over="kv_heads"), "kv_len")
+    widths = {PARTS["grad_k"]: made.qk_head_dim, PARTS["grad_v"]: made.v_head_dim}
+    return tuple(
+        Scratch(buffer.name, "float32", (*rows, widths[buffer.name])) for buffer in made.buffers if buffer.writable
+    )
 
 
 def _aligned(problem: Problem, role: Role, aligned: Collection[str]) -> Problem:

@@ -75,21 +75,30 @@ class Attention:
             key_mask="key_mask" in self.boxes,
         )
 
+    @property
+    def hints(self) -> dict[str, int]:
+        """The sizes, or what they were when the graph was traced."""
+        return {name: V.graph.sizevars.optimization_hint(size) for name, size in self.sizes.items()}
+
+    def hinted_problem(self, hints: Mapping[str, int]) -> Problem:
+        """The problem with what sizes choose among right plans."""
+        assert self.problem is not None
+        return hinted(self.problem, Sizes(**hints))
+
 
 def add_forward(attention: Attention, logsumexp: bool) -> None:
     """Adds the launches that write out, and logsumexp where somebody reads it."""
-    assert attention.problem is not None
-    hints = {name: V.graph.sizevars.optimization_hint(size) for name, size in attention.sizes.items()}
+    hints = attention.hints
     # The memory of a split grows with the queries, so their hint is the most that there can be.
     hints["q_len"] = _largest(attention.sizes["q_len"])
-    problem = hinted(attention.problem, Sizes(**hints))
+    problem = attention.hinted_problem(hints)
     _add(attention, forward_steps(problem, _aligned(attention), attention.limits, logsumexp=logsumexp))
 
 
 def add_backward(attention: Attention, wanted: tuple[bool, bool, bool]) -> None:
     """Adds the launches that write those of grad_q, grad_k and grad_v that are wanted."""
-    assert attention.problem is not None
-    _add(attention, backward_steps(attention.problem, _aligned(attention), attention.limits, wanted=wanted))
+    problem = attention.hinted_problem(attention.hints)
+    _add(attention, backward_steps(problem, _aligned(attention), attention.limits, wanted=wanted))
 
 
 def _largest(size: sympy.Expr) -> int:

@@ -61,7 +61,8 @@ def backward(
 
     tensors: those of `forward`, all read, with grad_out and the gradients.
     """
-    problem, aligned, sizes = problem_of(tensors, lower, upper), aligned_rows(tensors), _sizes(tensors)
+    sizes = _sizes(tensors)
+    problem, aligned = hinted(problem_of(tensors, lower, upper), sizes), aligned_rows(tensors)
     launches = _backward_launches(problem, aligned, limits_of(tensors["q"].device), wanted)
     return _run(launches, tensors, sizes, scale, lower, upper)
 

@@ -113,7 +113,7 @@ class Attention:
         return steps
 
     def _backward_steps(self, limits: DeviceLimits, wanted: tuple[bool, bool, bool]) -> tuple[Step, ...]:
-        steps = backward_steps(self._problem, self._aligned, limits, wanted=wanted)
+        steps = backward_steps(hinted(self._problem, self.shape.sizes), self._aligned, limits, wanted=wanted)
         assert not isinstance(steps, Rejected), steps
         return steps
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -13,6 +13,7 @@ from inductor_mps_attention.codegen import (
     Rejected,
     Role,
     Split,
+    backward_steps,
     forward_steps,
     launch_grid,
     pack,
@@ -23,8 +24,6 @@ from torch import Tensor
 
 from inductor_mps_attention.simulator import compile_shader
 from tests.support import inputs
-
-from .plans import made
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,8 @@ def run(
     scale: float,
     band: Band = FULL,
     aligned: bool = False,
+    key_mask: Tensor | None = None,
+    group_heads: int | None = None,
     check: str = "off",
     order: str = "forward",
     edit: Callable[[Role, str], str] = lambda role, text: text,
@@ -60,14 +61,19 @@ def run(
     `edit` may change a kernel's text. Raises CheckError for a fault with check="full".
     """
     q, k, v, grad_out = given
-    problem = problem_of(given, band, aligned=aligned)
-    tensors = {"q": q, "k": k, "v": v, "grad_out": grad_out}
+    problem = replace(problem_of(given, band, key_mask=key_mask is not None), group_heads=group_heads)
+    names = ("q", "k", "v", "grad_out") if aligned else ()
+    forward, backward = forward_steps(problem, names), backward_steps(problem, names)
+    assert not isinstance(forward, Rejected)
+    assert not isinstance(backward, Rejected)
+    tensors = {"q": q, "k": k, "v": v, "grad_out": grad_out, "logsumexp": torch.full(q.shape[:-1], torch.nan)}
     tensors |= {"out": _poisoned(grad_out), "grad_q": _poisoned(q), "grad_k": _poisoned(k), "grad_v": _poisoned(v)}
-    for name in ("logsumexp", "delta"):
-        tensors[name] = torch.full(q.shape[:-1], torch.nan)
-    for role in WHOLE:
-        plan = made(problem, role)
-        launch(plan, tensors, scale, band, edit(role, render(plan).text), check, order)
+    if key_mask is not None:
+        tensors["key_mask"] = key_mask
+    for step in (*forward, *backward):
+        for scratch in step.scratch:
+            tensors[scratch.name] = torch.full(scratch.shape_of(sizes_of(q, k)), torch.nan)
+        launch(step.plan, tensors, scale, band, edit(step.plan.role, render(step.plan).text), check, order)
     return tensors
 
 

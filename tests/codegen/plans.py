@@ -49,6 +49,12 @@ def every_plan() -> Iterator[KernelPlan]:
         yield from (made(problem, role) for role in (Role.DECODE, Role.DECODE_MERGE))
         yield made(problem, Role.DECODE_MERGE, logsumexp=False)
     yield from (made(FORMS_PROBLEM, role, tiling=tiling) for role in BACKWARD for tiling in FORMS.values())
+    grouped = replace(FORMS_PROBLEM, group_heads=3)
+    yield from (made(grouped, Role.BACKWARD_DKV, tiling=tiling) for tiling in FORMS.values())
+    for dtype, (key_grad, value_grad) in itertools.product(DTYPES, ((True, True), (True, False), (False, True))):
+        problem = Problem(dtype, 72, 128, has_upper=True, aligned=True, group_heads=2)
+        for role in (Role.BACKWARD_DKV, Role.BACKWARD_SUM):
+            yield made(problem, role, key_grad=key_grad, value_grad=value_grad)
 
 
 FORMS_PROBLEM = Problem("float16", 40, 72, has_upper=True, aligned=True)
@@ -75,7 +81,7 @@ def barriers(plan: KernelPlan) -> int:
     """Two a tile, one where tiles have two places; one more to exchange products."""
     if plan.role is Role.DECODE:
         return 2  # each time that half of the simdgroups hands its sums to the other half
-    if plan.role in (Role.BACKWARD_DELTA, Role.DECODE_MERGE) or plan.tiling.direct:
+    if not plan.multiplies or plan.role is Role.BACKWARD_DELTA or plan.tiling.direct:
         return 0
     return (1 if plan.tiling.double_buffered else 2) + (plan.tiling.sharing > 1)
 
@@ -106,6 +112,10 @@ def golden_plans() -> list[KernelPlan]:
         made(Problem("bfloat16", 20, 40), Role.BACKWARD_DKV, value_grad=False),
         made(Problem("float16", 64, 64, **causal), Role.BACKWARD_DKV, m3, key_grad=False),
         made(aligned, Role.BACKWARD_DKV, stand_in),
+        made(replace(aligned, group_heads=2), Role.BACKWARD_DKV),
+        made(Problem("float32", 128, 100, group_heads=3, **causal), Role.BACKWARD_DKV, value_grad=False),
+        made(replace(aligned, group_heads=2), Role.BACKWARD_SUM),
+        made(Problem("float32", 128, 100, group_heads=3), Role.BACKWARD_SUM, key_grad=False),
         made(replace(aligned, v_head_dim=128, split=Split(256, 1)), Role.DECODE),
         made(Problem("bfloat16", 20, 64, key_mask=True, split=Split(128, 2), **window), Role.DECODE),
         made(Problem("float32", 128, 128, aligned=True, split=Split(1024, 1)), Role.DECODE),

@@ -80,14 +80,15 @@ def test_every_pointer_and_reference_has_an_address_space(rendered):
 # pytorch#177193: `bfloat x = 0.0` does not compile
 def test_bfloat_only_meets_other_types_through_a_cast(rendered):
     stored = re.compile(
-        r"^ +(?:tile|target|weights?|grad_score|grads|outputs?|out|own|query|loaded)\b[^\n=]*\] = ([^;=]*);",
+        r"^ +(?:tile|target|weights?|grad_score|grads|grad_[kv]|outputs?|out|own|query|loaded)\b[^\n=]*\] = ([^;=]*);",
         re.MULTILINE,
     )
     for plan, text in rendered:
         values = stored.findall(without_comments(text))
         assert values, plan.entry
+        casts = "element|operand|float" if plan.role is Role.BACKWARD_DKV and plan.group_heads else "element|operand"
         for value in values:
-            assert re.search(r"\b(element|operand)\(", value), f"{plan.entry}: {value}"
+            assert re.search(rf"\b({casts})\(", value), f"{plan.entry}: {value}"
 
 
 def test_the_kernel_states_its_threads(rendered):  # without them a launch above the limit is dropped
@@ -114,7 +115,7 @@ def test_two_barriers_a_tile_and_none_elsewhere(rendered):
 def test_products_are_matrix_products_with_float_sums(rendered):
     for plan, text in rendered:
         if not plan.multiplies:
-            assert plan.role is Role.DECODE_MERGE
+            assert plan.role in (Role.DECODE_MERGE, Role.BACKWARD_SUM)
             continue
         assert "simdgroup_multiply_accumulate(" in text, plan.entry
         assert "typedef simdgroup_matrix<float, 8, 8> sum_fragment;" in text

@@ -168,11 +168,12 @@ kernel void flash_backward_dkv_f16_d64x64_u_s4r1t32d_v1_dv(
   const int lane_column = int(((lane >> 1) & 4u) | ((lane << 1) & 2u));
   const long kv_head = group.x;
   const int sharing = heads / kv_heads;  // query heads that read this key head
-  q += batch * q_batch_stride + kv_head * sharing * q_head_stride;
+  const long first_head = kv_head * sharing;
+  q += batch * q_batch_stride + first_head * q_head_stride;
   k += batch * k_batch_stride + kv_head * k_head_stride;
-  grad_out += batch * grad_out_batch_stride + kv_head * sharing * grad_out_head_stride;
+  grad_out += batch * grad_out_batch_stride + first_head * grad_out_head_stride;
   grad_v += batch * grad_v_batch_stride + kv_head * grad_v_head_stride;
-  logsumexp += (batch * heads + kv_head * sharing) * q_len;
+  logsumexp += (batch * heads + first_head) * q_len;
   const int block_first = block * BLOCK_ROWS;
   const int first_key = block_first + int(simdgroup_index) * SIMDGROUP_ROWS;
   const int end_key = min(first_key + SIMDGROUP_ROWS, kv_len);

@@ -234,14 +234,15 @@ kernel void flash_backward_dkv_f32_d32x64_l_s4r2t16x2_v1(
   const int lane_column = int(((lane >> 1) & 4u) | ((lane << 1) & 2u));
   const long kv_head = group.x;
   const int sharing = heads / kv_heads;  // query heads that read this key head
-  q += batch * q_batch_stride + kv_head * sharing * q_head_stride;
+  const long first_head = kv_head * sharing;
+  q += batch * q_batch_stride + first_head * q_head_stride;
   k += batch * k_batch_stride + kv_head * k_head_stride;
   v += batch * v_batch_stride + kv_head * v_head_stride;
-  grad_out += batch * grad_out_batch_stride + kv_head * sharing * grad_out_head_stride;
+  grad_out += batch * grad_out_batch_stride + first_head * grad_out_head_stride;
   grad_k += batch * grad_k_batch_stride + kv_head * grad_k_head_stride;
   grad_v += batch * grad_v_batch_stride + kv_head * grad_v_head_stride;
-  logsumexp += (batch * heads + kv_head * sharing) * q_len;
-  delta += (batch * heads + kv_head * sharing) * q_len;
+  logsumexp += (batch * heads + first_head) * q_len;
+  delta += (batch * heads + first_head) * q_len;
   const int block_first = block * BLOCK_ROWS;
   const int block_end = min(block_first + BLOCK_ROWS, kv_len);
   // Of 2 neighbouring simdgroups with the same rows, the first makes scores, the others gradients of weights.

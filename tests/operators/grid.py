@@ -23,7 +23,10 @@ HEAD_DIMS = (*SQUARE, (33, 65), (64, 32), (96, 136), (192, 100))
 LENGTHS = (0, 1, 2, 7, 8, 31, 33, 45, 64, 70)
 FEW_QUERIES, MANY_KEYS = (1, 1, 2, 5, 8), (256, 257, 300, 520)
 """Lengths whose keys are split over threadgroups."""
+MANY_QUERIES = (512, 515, 600)
+"""Lengths whose groups of heads are split over threadgroups in the backward."""
 GROUPS = ((1, 1), (2, 2), (4, 2), (3, 1), (8, 1))
+SHARED = ((4, 2), (3, 1), (6, 2))
 WANTED = (
     (True, True, True),
     (True, False, False),
@@ -57,7 +60,8 @@ class Text:
     head_dims: tuple[int, int]
     band: int
     masked: bool
-    few_queries: bool
+    queries: str
+    """"few", "many" of grouped heads, or "any"."""
 
 
 def cases(count: int, seed: int, texts: int) -> list[Case]:
@@ -69,7 +73,7 @@ def cases(count: int, seed: int, texts: int) -> list[Case]:
             head_dims=chosen.choice(HEAD_DIMS),
             band=chosen.choice((0, 0, 1, 2, 3)),
             masked=chosen.random() < 0.4,
-            few_queries=chosen.random() < 0.25,
+            queries=chosen.choice(("few", "any", "any", "any", "any", "many")),
         )
         for _ in range(texts)
     ]
@@ -77,9 +81,9 @@ def cases(count: int, seed: int, texts: int) -> list[Case]:
 
 
 def _case(chosen: random.Random, number: int, text: Text) -> Case:
-    queries = chosen.choice(FEW_QUERIES if text.few_queries else LENGTHS)
-    keys = chosen.choice(MANY_KEYS if text.few_queries else LENGTHS)
-    heads, kv_heads = chosen.choice(GROUPS)
+    queries = chosen.choice({"few": FEW_QUERIES, "many": MANY_QUERIES, "any": LENGTHS}[text.queries])
+    keys = chosen.choice(MANY_KEYS if text.queries == "few" else LENGTHS)
+    heads, kv_heads = chosen.choice(SHARED if text.queries == "many" else GROUPS)
     bound = chosen.choice((0, keys - queries, 5, -9))
     return Case(
         seed=number,

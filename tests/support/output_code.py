@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 
-_ROLES = ("forward", "backward_delta", "backward_dq", "backward_dkv")
+_ROLES = ("forward", "backward_delta", "backward_dq", "backward_dkv", "backward_sum")
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,7 @@ def _call_function(code: str) -> ast.FunctionDef:
 
 def _call(node: ast.Call) -> AttentionCall:
     name = node.func.id  # type: ignore[attr-defined]
-    role = next(
-        r for r in ("forward", "backward_delta", "backward_dq", "backward_dkv") if name.startswith(f"flash_{r}_")
-    )
+    role = next(role for role in _ROLES if name.startswith(f"flash_{role}_"))
     tensors: list[TensorArgument] = []
     integers: list[str] = []
     for argument in node.args:
