@@ -1,4 +1,4 @@
-"""What a lowered call costs the host, as `python -m benchmarks.call_overhead` measures it."""
+"""`python -m benchmarks.call_overhead`, which fails where a lowered call costs too much: times are judged there alone."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from benchmarks.call_overhead import BARE, LOWERED, OPAQUE, Overheads, measure, 
 from inductor_mps_attention import simulator
 
 
-def test_a_lowered_call_costs_little_more_than_a_bare_one_and_far_less_than_the_operator() -> None:
-    """A busy machine only adds, so one undisturbed measurement of three is enough."""
-    tries = (measure(rounds=30) for _ in range(3))
-    assert any(not measured.failures() for measured in tries)
+def test_all_ways_to_call_a_kernel_are_measured() -> None:
+    measured = measure(rounds=3)
+    assert {BARE, LOWERED, OPAQUE} <= measured.seconds.keys()
+    assert all(seconds > 0 for seconds in measured.seconds.values())
 
 
-def test_limits_can_be_passed() -> None:
+def test_a_call_within_its_limits_passes_and_one_beyond_does_not() -> None:
+    assert not Overheads({BARE: 1.0, LOWERED: 1.2, OPAQUE: 3.0}).failures()
     slow, opaque = Overheads({BARE: 1.0, LOWERED: 1.4, OPAQUE: 2.0}).failures()
     assert "1.40 times a bare one" in slow
     assert "0.70 of an opaque one" in opaque
