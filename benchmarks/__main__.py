@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--limit", type=float, default=0, metavar="S", help="begin no case after so many seconds a suite")
     run.add_argument("--baselines", nargs="*", metavar="NAME", help="of the suite's baselines only these")
     run.add_argument("--where", nargs="+", default=[], metavar="NAME=VALUE", help="only cases that have these values")
+    run.add_argument("--resume", action="store_true", help="leave out the cases that the file has")
     run.set_defaults(command=_run)
     texts = commands.add_parser("compile", help="compile a suite's texts for NVIDIA, without a GPU")
     texts.add_argument("suites", nargs="+", metavar="SUITE")
@@ -104,6 +105,8 @@ def _run(chosen: argparse.Namespace) -> None:
     if chosen.baselines is not None:
         loaded = [suite.with_baselines(chosen.baselines) for suite in loaded]
     loaded = [suite.where(chosen.where) for suite in loaded]
+    if chosen.resume and chosen.out.exists():
+        loaded = [suite.without(records.read(chosen.out)) for suite in loaded]
     engine = engines.engine(chosen.engine)
     for suite in loaded:
         made = run(suite, engine, chosen.out, seconds=chosen.seconds, console=console, limit_s=chosen.limit)

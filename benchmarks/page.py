@@ -38,10 +38,11 @@ def text(folder: Path = FOLDER) -> str:
     for file in sorted(folder.glob("*.jsonl")):
         made = records.read(file)
         first = made[0]
+        commits = dict.fromkeys(record["commit"] for record in made)
         facts = ", ".join(f"{name} {value}" for name, value in first["engine"]["facts"].items() if name != "device")
         parts.append(f"## {file.stem}\n")
         parts.append(f"**{first['engine']['words']}** on {first['engine']['facts']['device']} ({facts}).")
-        parts.append(f"Commit {first['commit']}, torch {first['versions']['torch']}, {first['date'][:10]}.\n")
+        parts.append(f"Commit {' and '.join(commits)}, torch {first['versions']['torch']}, {first['date'][:10]}.\n")
         for suite in dict.fromkeys(record["suite"] for record in made):
             own = [record for record in made if record["suite"] == suite]
             parts += [f"### {suite}\n", *_table(own), *_pictures(own, folder, file)]

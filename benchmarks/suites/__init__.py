@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ class Suite:
         if not cases:
             raise ValueError(f"no case of {self.name} has {' '.join(conditions)}")
         return replace(self, cases=cases)
+
+    def without(self, made: Sequence[Mapping[str, Any]]) -> Suite:
+        """The cases of which there is no record."""
+        known = [record["case"] for record in made if record["suite"] == self.name]
+        return replace(self, cases=tuple(case for case in self.cases if case not in known))
 
 
 def names() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -86,6 +87,21 @@ def test_the_command_line_runs_compares_and_draws(simulator: Engine, tmp_path: P
     pictures = list((tmp_path / "pictures").glob("*.png"))
     assert [path.name for path in pictures] == ["memory_simulator_memory.png"]
     assert pictures == plots.planned(records.read(after), tmp_path / "pictures")
+
+
+def test_an_interrupted_run_goes_on_where_it_ended(tmp_path: Path):
+    """Cases that the file has are not measured again, and none is left out."""
+    out = tmp_path / "out.jsonl"
+    run = ["run", "forward", "bands", "--engine", "simulator", "--size", "tiny", "--out", str(out), "--seconds", "0"]
+    assert command_line.main(run) == 0
+    whole = out.read_text().splitlines(keepends=True)
+    out.write_text("".join(whole[:-1]))
+    assert command_line.main([*run, "--resume"]) == 0
+    resumed = records.read(out)
+    assert [record["case"] for record in resumed] == [record["case"] for record in map(json.loads, whole)]
+    assert resumed[:-1] == list(map(json.loads, whole[:-1]))
+    assert command_line.main([*run, "--resume"]) == 0
+    assert records.read(out) == resumed
 
 
 def test_an_engine_that_is_not_here_is_one_sentence(tmp_path: Path, capsys):
