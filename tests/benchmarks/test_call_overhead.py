@@ -1,4 +1,4 @@
-"""`python -m benchmarks.call_overhead`, which fails where a lowered call costs too much: times are judged there alone."""
+"""`python -m benchmarks.call_overhead`, which fails where a lowered call costs too much: times are judged there."""
 
 from __future__ import annotations
 
