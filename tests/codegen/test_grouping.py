@@ -81,10 +81,11 @@ def test_the_parts_are_a_hint_and_every_size_is_right():
 
 def test_groups_are_split_where_few_threadgroups_would_have_much_to_do():
     assert group_heads_of(1, 8, 2, 2048, 2048) == 1
-    assert group_heads_of(1, 32, 8, 2048, 2048) is None  # 1024 simdgroups without it
+    assert group_heads_of(1, 32, 8, 2048, 2048) == 2
+    assert group_heads_of(1, 32, 8, 4096, 4096) is None  # 2048 simdgroups without it
     assert group_heads_of(1, 8, 8, 512, 512) is None  # no groups
     assert group_heads_of(8, 8, 2, 2048, 2048) is None  # the batch fills the cores
-    assert group_heads_of(1, 32, 1, 2048, 2048) == 4  # eight parts suffice
+    assert group_heads_of(1, 32, 1, 2048, 2048) == 2  # sixteen parts suffice
     assert group_heads_of(1, 8, 1, 100, 2048) is None  # 800 rows are one part's
     assert group_heads_of(1, 7, 1, 1024, 2048) == 1
     for nothing in ((0, 8, 2, 9, 9), (1, 0, 0, 9, 9), (1, 8, 2, 0, 9), (1, 8, 2, 9, 0)):
