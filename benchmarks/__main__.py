@@ -57,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     texts.set_defaults(command=_compile)
     sanitizers = commands.add_parser("sanitize", help="run the kernels under NVIDIA's compute-sanitizer")
     sanitizers.add_argument("--tools", nargs="+", default=list(sanitize.TOOLS), choices=sanitize.TOOLS)
+    sanitizers.add_argument("--out", type=Path, help="a .txt file that keeps what they say")
     sanitizers.set_defaults(command=_sanitize)
     plans = commands.add_parser("plans", help="time tilings against each other on the NVIDIA stand-in")
     plans.add_argument("--out", type=Path, required=True, help="a .jsonl file; it is overwritten")
@@ -125,8 +126,10 @@ def _compile(chosen: argparse.Namespace) -> None:
 
 
 def _sanitize(chosen: argparse.Namespace) -> None:
-    for tool in chosen.tools:
-        console.print(f"{tool}: {sanitize.run(tool)}")
+    report = sanitize.report(chosen.tools)
+    console.print(report)
+    if chosen.out is not None:
+        chosen.out.write_text(report)
 
 
 def _plans(chosen: argparse.Namespace) -> None:

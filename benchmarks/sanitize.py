@@ -12,10 +12,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import date
 from typing import Any
 
-from . import engines
+from . import engines, records
 from .engines.engine import EngineUnavailable
 from .suites import Suite
 
@@ -24,9 +25,9 @@ _AXES: dict[str, tuple[Any, ...]] = {
     "dtype": ("float16", "bfloat16", "float32"),
     "head_dim": (64, 80, 128),
     "causal": (False, True),
-    "lengths": ((7, 7), (33, 33), (129, 129), (3, 300)),
+    "lengths": ((7, 7), (33, 33), (129, 129), (3, 300), (515, 33)),
 }
-"""Lengths are queries and keys; the last are those of a decode, whose keys are split."""
+"""Lengths are queries and keys; those of a decode, whose keys are split, and of a backward whose heads are, come last."""
 _HEADS = {"batch": 1, "heads": 2, "kv_heads": 1}
 
 
@@ -63,6 +64,15 @@ def run(tool: str) -> str:
     if done.returncode or not summary or launched is None or not _is_clean(summary[-1]):
         raise ValueError(f"{tool} reports:\n{report[-6000:]}")
     return f"{summary[-1]}, over {launched.group(1)} attentions"
+
+
+def report(tools: Sequence[str]) -> str:
+    """The tools' last lines, under one that says what ran where. Raises as `run` does."""
+    facts = engines.engine("nvidia").facts()
+    head = (
+        f"python -m benchmarks sanitize, {facts['name']}, {facts['driver']}, commit {records.commit()}, {date.today()}"
+    )
+    return "\n".join([head, *(f"{tool}: {run(tool)}" for tool in tools)]) + "\n"
 
 
 def _is_clean(summary: str) -> bool:
