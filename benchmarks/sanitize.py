@@ -27,7 +27,7 @@ _AXES: dict[str, tuple[Any, ...]] = {
     "causal": (False, True),
     "lengths": ((7, 7), (33, 33), (129, 129), (3, 300), (515, 33)),
 }
-"""Lengths are queries and keys; those of a decode, whose keys are split, and of a backward whose heads are, come last."""
+"""Queries and keys; the last are of a decode, whose keys are split, and of a backward whose heads are."""
 _HEADS = {"batch": 1, "heads": 2, "kv_heads": 1}
 
 
