@@ -64,7 +64,24 @@ def read_attributes(source: Source) -> dict[int, list[Attribute]]:
             raise ShaderCompileError("an attribute [[...]] is not closed by ']]'", source.line(index))
         found[index] = [_read_one(source, *piece) for piece in source.split_commas(index + 2, end - 2)]
         source.remove(index, end)
+    for index in _behind_parameters(source):
+        found[index] = [
+            _read_one(source, *piece) for piece in source.split_commas(index + 3, source.partner[index + 2])
+        ]
+        source.remove(index, source.skip(index + 1))
     return found
+
+
+def _behind_parameters(source: Source) -> list[int]:
+    """`__attribute__((...))` between a function's parameters and its body, where Metal has it and C++ does not."""
+    return [
+        index
+        for index, token in enumerate(source.tokens)
+        if token.text == "__attribute__"
+        and source.text(index - 1) == ")"
+        and source.text(index + 2) == "("
+        and source.text(source.skip(index + 1)) == "{"
+    ]
 
 
 def _read_one(source: Source, start: int, stop: int) -> Attribute:
@@ -92,7 +109,7 @@ def attributes_between(
     while index < stop:
         if index in attributes:
             result += attributes[index]
-            index = source.after_attribute(index)
+            index = source.after_attribute(index) if source.is_attribute(index) else source.skip(index + 1)
         else:
             index = source.skip(index)
     return result
@@ -129,6 +146,7 @@ def integer_argument(attribute: Attribute) -> int:
     them.
     """
     expression = attribute.argument.replace("/", "//").replace("< <", "<<").replace("> >", ">>")
+    expression = re.sub(r"\b(0x[0-9a-fA-F]+|\d+)[uUlL]+\b", r"\1", expression)
     expression = re.sub(r"\b0(?=[0-7]+\b)", "0o", expression)
     try:
         return _integer(ast.parse(expression, mode="eval").body)

@@ -98,6 +98,7 @@ def _read_kernel(
     opening, start = declaration.parameters, declaration.start
     assert opening is not None
     own = attributes_between(attributes, source, start, opening)
+    own += attributes_between(attributes, source, source.skip(opening), declaration.body or declaration.stop)
     head = after_template_header(source, start)
     if not _is_kernel(source, head, opening, own):
         return
@@ -121,7 +122,7 @@ def _read_kernel(
 
 
 def _thread_limit(attribute: Attribute | None) -> int:
-    if attribute is None or not attribute.argument.replace(" ", "").isdigit():
+    if attribute is None or re.search(r"\b[A-Za-z_]", attribute.argument):
         return 1024  # an expression over template parameters bounds the compiler, not the launch
     limit = integer_argument(attribute)
     if not 1 <= limit <= 1024:

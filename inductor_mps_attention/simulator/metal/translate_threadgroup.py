@@ -137,7 +137,10 @@ def _declare(source: Source, base: str, start: int, stop: int, number: int, kern
     at = start + 1
     while source.text(at) == "[" and at < stop:
         at = source.partner[at] + 1
-    dimensions, initialiser = source.edited(start + 1, at), source.edited(at, stop)
+    dimensions = source.edited(start + 1, at)
+    if source.text(at) == "__attribute__":  # aligned(n), up to the 16 bytes that every variable is aligned to
+        at = source.skip(at + 1)
+    initialiser = source.edited(at, stop)
     return target.threadgroup_variable(
         ThreadgroupVariable(source.text(start), base, dimensions, initialiser, number, kernel)
     )

@@ -82,6 +82,23 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
     "L13": [
         (body("#pragma omp parallel // HERE"), body("#pragma clang loop unroll(full)\nfor (int i = 0; i < 2; i++) {}")),
     ],
+    "L14": [
+        (
+            signature("device const float* restrict a [[buffer(0)]]"),
+            signature("device const float* __restrict a [[buffer(0)]], device float* __restrict__ b [[buffer(1)]]"),
+        ),
+        (
+            body("", "inline void f(device float* restrict x) {} // HERE"),
+            body("", "inline void f(device float* __restrict x) {}"),
+        ),
+    ],
+    "L15": [
+        (body("uint half = 4; // HERE"), body("uint halves = 4; half x = half(halves);")),
+        (
+            body("", "inline uint f(uint half, uint n) { return n; } // HERE"),
+            body("", "inline uint f(half, uint n) { return n; }"),
+        ),
+    ],
     "A1": [
         (body("float* p = a; // HERE"), body("device float* p = a; int n = 2; n = n * n;")),
         (
@@ -225,6 +242,16 @@ PAIRS: dict[str, list[tuple[str, str]]] = {
     ],
     "K7": [
         (body("", "constant int n [[function_constant(0)]]; // HERE"), body("", "constant constexpr int n = 3;")),
+    ],
+    "K8": [
+        (
+            HEADER + f"kernel void k({DEVICE}) [[max_total_threads_per_threadgroup(64)]] {{}} // HERE\n",
+            HEADER + f"[[kernel]] [[max_total_threads_per_threadgroup(64)]] void k({DEVICE}) {{}}\n",
+        ),
+        (
+            HEADER + f"kernel [[max_total_threads_per_threadgroup(64)]] void k({DEVICE}) {{}} // HERE\n",
+            body("if (s > 1.0f) { a[0] = s; }"),
+        ),
     ],
     "T6": [
         (body("a[0] = 1.0; // HERE"), body("a[0] = 1.0f + float(1.0h) + 0x1p-3f + float(0xbf);")),

@@ -204,3 +204,25 @@ extern "C" { kernel void sin(device float* o) { o[0] = 5; } }
         library[name](out, threads=1)
         assert out.item() == number
         assert library[name].static_thread_group_memory_length == (16 * number if number < 5 else 0)
+
+
+@pytest.mark.parametrize("check", ["off", "full"])
+def test_attributes_in_the_spelling_of_gnu(check: Literal["off", "full"]):
+    """`__attribute__` may stand behind a function's parameters, where [[...]] may not, and behind an array."""
+    text = f"""{HEADER}#define SIDE 4
+inline float twice(float v) __attribute__((always_inline)) {{ return v * 2.0f; }}
+kernel void k(device float* out, uint i [[thread_position_in_grid]])
+    __attribute__((max_total_threads_per_threadgroup(SIDE * 2u)))
+{{
+  threadgroup float shared[8] __attribute__((aligned(16)));
+  shared[i] = twice(float(i));
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[i] = shared[7 - i];
+}}
+"""
+    kernel = compile_shader(text, check=check).k
+    assert kernel.max_threads_per_threadgroup == 8
+    assert kernel.static_thread_group_memory_length == 32
+    out = torch.empty(8)
+    kernel(out, threads=8, group_size=8)
+    assert out.tolist() == [14 - 2 * i for i in range(8)]

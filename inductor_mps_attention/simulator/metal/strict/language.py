@@ -1,5 +1,5 @@
-"""The rules that every compilation enforces: L1, L3 and L4, as far as single tokens show them; and L10, which only the
-check of our own text does, since shipping projects use private names.
+"""The rules that every compilation enforces: L1, L3, L4, L14, L15 and K8, as far as single tokens show them; and L10,
+which only the check of our own text does, since shipping projects use private names.
 
 Only what no shipping text does is refused. Each rule has an id, so that a report can be looked up and a test can
 name it.
@@ -22,6 +22,24 @@ _WORDS = {
 }
 # What may stand before a subscript; before anything else `[` opens a lambda.
 _SUBSCRIPTED = {")", "]", ">", "}", "this"}
+_FUNCTION_ATTRIBUTES = {"max_total_threads_per_threadgroup", "host_name", "kernel"}
+_FUNCTION_KINDS = {"kernel", "vertex", "fragment"}
+# Words that no declaration may give a new meaning; `float4` and the like are names, which may be hidden.
+_SCALARS = {"half", "bfloat"}
+_TYPES = {
+    "bool",
+    "char",
+    "short",
+    "int",
+    "long",
+    "float",
+    "uchar",
+    "ushort",
+    "uint",
+    "ulong",
+    "size_t",
+    "auto",
+} | _SCALARS
 _PRIVATE_PREFIXES = ("__metal_", "air.")
 
 
@@ -56,7 +74,11 @@ def refuse_violations(source: Source) -> None:
 
 def _broken_rule(source: Source, index: int, text: str, is_word: bool) -> tuple[str, str] | None:
     if not is_word:
-        return _lambda(source, index) if text == "[" else None
+        return _lambda(source, index) or _misplaced(source, index) if text == "[" else None
+    if text == "restrict" and source.text(index - 1) in ("*", "&") and source.is_word(index + 1):
+        return "L14", "'restrict' is no word of Metal: write __restrict"
+    if text in _SCALARS and source.text(index - 1) in _TYPES and not source.is_word(index + 1):
+        return "L15", f"'{text}' is a type, and names nothing else"
     if text in _WORDS:
         rule, reason = _WORDS[text]
         return rule, f"'{text}' {reason}"
@@ -66,6 +88,18 @@ def _broken_rule(source: Source, index: int, text: str, is_word: bool) -> tuple[
         return "L3", "the C++ standard library does not exist in Metal"
     if text.startswith(_PRIVATE_PREFIXES):
         return "L10", f"'{text}' is private to Apple's own headers and changes between versions"
+    return None
+
+
+def _misplaced(source: Source, index: int) -> tuple[str, str] | None:
+    """An attribute of a function where Apple's compiler takes it for one of a type, or does not expect it."""
+    if not source.is_attribute(index) or source.text(index + 2) not in _FUNCTION_ATTRIBUTES:
+        return None
+    name = source.text(index + 2)
+    if source.text(index - 1) == ")" and source.text(source.after_attribute(index)) == "{":
+        return "K8", f"[[{name}]] stands behind the parameters: it belongs before the function"
+    if source.text(index - 1) in _FUNCTION_KINDS:
+        return "K8", f"[[{name}]] stands behind '{source.text(index - 1)}': it belongs before it"
     return None
 
 

@@ -31,6 +31,9 @@ def _table(*rules: Rule) -> dict[str, Rule]:
     return {rule.id: rule for rule in rules}
 
 
+# Kernels that Apple's compiler was given, with what it said: 64 of 541 break these three.
+_APPLE = "vicgalle/metal-sci-kernels"
+
 RULES: dict[str, Rule] = _table(
     Rule("V4", "bytes that are not ASCII, in comments too", "PyTorch compileLibrary: NSASCIIStringEncoding", ("text",)),
     Rule(
@@ -58,6 +61,8 @@ RULES: dict[str, Rule] = _table(
     Rule("L10", "inline assembly and private built-ins", "metal-flash-attention#4, dxmt#167", ("text",)),
     Rule("L11", "brackets nested 200 deep; 256 is fatal", "RetroArch#14670", ("text",), "error"),
     Rule("L13", "pragmas that no shipping kernel uses", "the attested surface", ("text",)),
+    Rule("L14", "restrict, which is __restrict", _APPLE, ("text",), "error"),
+    Rule("L15", "half and bfloat as names", _APPLE, ("text",), "error"),
     Rule("A1", "pointers and references without an address space", "tilelang#2767, hashcat#3540", ("text",)),
     Rule("A2", "conversions between address spaces", "slang#4137, krafix#95", ("clang",), "error"),
     Rule(
@@ -100,6 +105,7 @@ RULES: dict[str, Rule] = _table(
         ("text",),
     ),
     Rule("K7", "function constants, which torch cannot set", "metalangle#36", ("text",)),
+    Rule("K8", "attributes of a function behind its parameters, or behind `kernel`", _APPLE, ("text",), "error"),
     Rule("T1", "float to bfloat without a cast", "pytorch#177193", ("shim",), "error"),
     Rule("T2", "mathematics on bfloat", "cubecl#1200, Metal.jl#446", ("shim",), "error"),
     Rule("T3", "bfloat between lanes", "candle reduce.metal, modular#5487", ("shim",), "error"),

@@ -18,9 +18,6 @@
 #define __METAL_MAYBE_FAST_MATH__ 1
 #define __METAL_MEMORY_SCOPE_SYSTEM__ 4
 
-// Language keywords that C++ spells otherwise.
-#define restrict __restrict
-
 #define INFINITY (__builtin_inff())
 #define NAN (__builtin_nanf(""))
 #define HUGE_VALF (__builtin_inff())
