@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch._inductor.config as inductor_config
 import torch.nn.functional as F
+from torch import Tensor
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_custom_graph_passes
 
 import inductor_mps_attention as ima
@@ -204,3 +205,31 @@ def test_no_warning_on_the_ordinary_way() -> None:
         warnings.simplefilter("always")
         torch.compile(attend, backend="mps_attention")(*on_device())
     assert not [w for w in caught if "inductor_mps_attention" in str(w.filename) or "attention" in str(w.message)]
+
+
+SCALE = 0.2
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_scale_that_dynamo_makes_symbolic(training: bool) -> None:
+    """dynamic=True makes a global float an input of the graph, on the queries or on the scores."""
+
+    def on_queries(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return ((q * SCALE) @ k.mT).softmax(-1) @ v
+
+    def on_scores(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (q @ k.mT * SCALE).softmax(-1) @ v
+
+    tensors = [torch.randn(1, 2, 20, 16) for _ in range(3)]
+    for attend in (on_queries, on_scores):
+        ima.reset_stats()
+        own = [t.to("mps").requires_grad_(training) for t in tensors]
+        exact = [t.double().requires_grad_(training) for t in tensors]
+        out = torch.compile(attend, backend="mps_attention", dynamic=True)(*own)
+        torch.testing.assert_close(out.cpu(), attend(*exact).float(), rtol=1e-5, atol=1e-6)
+        if training:
+            grads = torch.autograd.grad(out.square().sum(), own)
+            expected = torch.autograd.grad(attend(*exact).square().sum(), exact)
+            for got, right in zip(grads, expected, strict=True):
+                torch.testing.assert_close(got.cpu(), right.float(), rtol=1e-4, atol=1e-5)
+        assert ima.stats()["launches"]["forward"] == 1

@@ -1,9 +1,9 @@
 """The arguments of one kernel call -> addresses of memory that holds them, by the rules of
 torch.mps.compile_shader.
 
-A tensor is its memory from its storage offset on, whatever its strides; an int or bool is 8 bytes, a float 4, a list
-packed elements of its first one's kind, or the addresses of its tensors; `arg_casts` names another type for an index
-("int32", "fp16", ...) or for all.
+A tensor is its memory from its storage offset on, whatever its strides; a double without dimensions is rounded to
+float. An int or bool is 8 bytes, a float 4, a list packed elements of its first one's kind, or the addresses of its
+tensors; `arg_casts` names another type for an index ("int32", "fp16", ...) or for all.
 """
 
 from __future__ import annotations
@@ -79,6 +79,25 @@ def pack(value: object, cast: str | None, index: int) -> bytes:
         return b"".join(convert(number) for number in values)
     except (struct.error, OverflowError, ValueError) as error:
         raise ShaderLaunchError(f"argument {index} is {value!r}, which does not fit in {cast or kind}") from error
+
+
+_SINGLE = {torch.float64: torch.float32, torch.complex128: torch.complex64}
+
+
+def single_precision(args: tuple[object, ...]) -> tuple[object, ...]:
+    """The arguments, with tensors without dimensions in the precision that Metal has: PyTorch rounds such a value of a
+    double on its way to the device (`mtl_setBuffer`). Inductor passes symbolic floats so.
+    """
+    for arg in args:
+        if isinstance(arg, torch.Tensor) and arg.dtype in _SINGLE and not arg.dim():
+            return tuple(_single(each) for each in args)
+    return args
+
+
+def _single(arg: object) -> object:
+    if isinstance(arg, torch.Tensor) and not arg.dim():
+        return arg.to(_SINGLE.get(arg.dtype, arg.dtype))
+    return arg
 
 
 def is_tensor_list(value: object) -> TypeGuard[Sequence[torch.Tensor]]:

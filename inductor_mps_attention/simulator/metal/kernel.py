@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ..errors import CheckError, Report
-from .arguments import ERROR_BUFFER_BYTES, ArgumentCasts, ArgumentMemory, is_tensor_list, triple
+from .arguments import ERROR_BUFFER_BYTES, ArgumentCasts, ArgumentMemory, is_tensor_list, single_precision, triple
 from .compiler import Module
 from .entries import Entry
 from .errors import ShaderAssertionError, ShaderLaunchError, ShaderSizeError
@@ -153,6 +153,7 @@ class Kernel:
                 call.sizes = sizes
             if self._dynamic or threadgroup_bytes:
                 self._set_dynamic(call, threadgroup_bytes or {})
+            args = single_precision(args)
             if self._module.checked:
                 self._run_checked(call, args, arg_casts, error_buf_idx)
             else:

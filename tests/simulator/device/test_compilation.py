@@ -49,6 +49,17 @@ def test_one_graph_serves_all_lengths():
         assert_same(there.grad, here.grad)
 
 
+FACTOR = 16**-0.5
+
+
+def test_a_float_that_dynamo_makes_symbolic():
+    """Inductor hands it to the kernel as a double on the CPU, and declares a float there."""
+    x = torch.randn(5, 7)
+    compiled = torch.compile(lambda x: x * FACTOR, dynamic=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x.to("mps")).cpu(), x * FACTOR)
+
+
 def test_fake_tensors_with_gradients():  # the guard of a device that is not there ends the process
     with FakeTensorMode():
         x = torch.randn(1, 3, 4, device="mps", requires_grad=True)

@@ -90,12 +90,20 @@ kernel void total(device float* out, constant Inputs& inputs, uint i [[thread_po
         assert error.value.reports[0].line == 5
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)  # PyTorch rounds doubles on their way
 @pytest.mark.parametrize("check", ["off", "full"])
-def test_a_tensor_without_dimensions_is_its_value(check):
+def test_a_tensor_without_dimensions_is_its_value(check, dtype: torch.dtype):
     text = "kernel void k(device float* out, constant float& a, uint i [[thread_position_in_grid]]) { out[i] = a; }"
     out = torch.zeros(3)
-    compile_shader(text, check=check).k(out, torch.arange(4.0)[2])
+    compile_shader(text, check=check).k(out, torch.arange(4, dtype=dtype)[2])
     assert out.tolist() == [2, 2, 2]
+
+
+def test_a_complex_double_without_dimensions_is_two_floats():
+    text = "kernel void k(device float2* out, constant float2& a, uint i [[thread_position_in_grid]]) { out[i] = a; }"
+    out = torch.zeros(2, dtype=torch.complex64)
+    compile_shader(text).k(out, torch.tensor(1 + 2j, dtype=torch.complex128))
+    assert out.tolist() == [1 + 2j, 1 + 2j]
 
 
 def test_one_cast_is_for_all_numbers(library):
