@@ -83,3 +83,47 @@ def test_a_width_that_hides_everything_gets_its_own_graph(function: Callable[...
     assert len(graphs) == 2 or function is comparisons
     torch.testing.assert_close(ours(q, k, v, 4), function(q, k, v, 4))
     assert len(graphs) <= 2
+
+
+def last_rows(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of queries that are the last of the keys, as in generation."""
+    return torch.arange(q.shape[-2])[:, None] + k.shape[-2] - q.shape[-2], torch.arange(k.shape[-2])[None]
+
+
+def last_window(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    i, j = last_rows(q, k)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(j <= i) & (j > i - 5))
+
+
+def last_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    hidden = torch.arange(k.shape[-2]) < k.shape[-2] - 5
+    return (q @ k.mT).masked_fill(hidden, -math.inf).softmax(-1) @ v
+
+
+def first_keys(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(torch.arange(k.shape[-2]) < 5)[None])
+
+
+def ends(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    j = torch.arange(k.shape[-2])[None]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=(j < 2) | (j > k.shape[-2] - 3))
+
+
+@pytest.mark.parametrize(
+    ("function", "fused"), [(last_window, True), (last_keys, True), (first_keys, True), (ends, False)]
+)
+def test_any_range_of_keys_is_a_band_of_a_single_query(function: Callable[..., Tensor], fused: bool) -> None:
+    """One graph for all lengths of the cache."""
+    ours, graphs = compiled(function)
+    for keys in (LENGTH, LENGTH + 1, 40):
+        q, (k, v) = tensors(2, 4, 1, 16)[0], tensors(2, 4, keys, 16)[:2]
+        torch.testing.assert_close(ours(q, k, v), function(q, k, v))
+    assert [[site.fused for site in sites] for sites in graphs] == [[fused]]
+
+
+def test_a_range_of_keys_is_no_band_of_several_queries() -> None:
+    for function in (last_keys, first_keys):
+        ours, graphs = compiled(function)
+        q, k, v = tensors(2, 4, LENGTH, 16)
+        torch.testing.assert_close(ours(q, k, v), function(q, k, v))
+        assert [[site.fused for site in sites] for sites in graphs] == [[False]]

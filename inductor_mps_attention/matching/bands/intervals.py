@@ -116,18 +116,23 @@ def _clauses(formula: Formula) -> list[list[Any]]:
 
 def _interval(prover: Prover, clause: list[Any], i: sympy.Symbol, j: sympy.Symbol) -> Interval:
     lowers, uppers = [], []
+    single = prover.sizes[i] == 1  # of a single query, j - i is j: any range of keys is a band
     for part in clause:
         if isinstance(part, FromInput):
             continue
-        expression = part.expression
+        expression = part.expression.subs(i, 0) if single else part.expression
         if any(prover.indices_in(function) for function in expression.atoms(sympy.Function)):
             raise Unknown(f"blocks or chunks: {_plain(expression, i, j)} >= 0")
         indices = prover.indices_in(expression)
         need(indices <= {i, j}, "depends on batch or head")
-        need(indices == {i, j}, f"a condition on {'keys' if indices == {j} else 'queries'} alone (prefix or padding)")
+        need(
+            indices == ({j} if single else {i, j}),
+            f"a condition on {'keys' if indices == {j} else 'queries'} alone (prefix or padding)",
+        )
         slope = expression.coeff(j, 1)
         rest = sympy.expand(expression - slope * j - expression.coeff(i, 1) * i)
-        banded = slope in (1, -1) and expression.coeff(i, 1) == -slope and not rest.free_symbols & {i, j}
+        steep = slope in (1, -1) and (single or expression.coeff(i, 1) == -slope)
+        banded = steep and not rest.free_symbols & {i, j}
         need(banded, f"no band: {_plain(expression, i, j)} >= 0")
         if slope == 1:
             lowers.append(-rest)
