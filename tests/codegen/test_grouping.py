@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
-from inductor_mps_attention.codegen import Problem, Rejected, Role, Sizes, backward_steps, hinted, launch_grid
+from inductor_mps_attention.codegen import Problem, Rejected, Role, Sizes, backward_steps, hinted, launch_grid, render
 from inductor_mps_attention.codegen.grouping import group_heads_of
 from torch import Tensor
 
 from tests.support import budgets, inputs, oracle
 
-from .launching import FULL, Band, run
+from .launching import FULL, Band, launch, run
 from .plans import made
+from .sparse import BATCHES_FAR, HEADS_FAR, ROWS_FAR, far_apart
 
 DKV, SUM = Role.BACKWARD_DKV, Role.BACKWARD_SUM
 GRADS = ("grad_k", "grad_v")
@@ -77,6 +80,17 @@ def test_the_parts_are_a_hint_and_every_size_is_right():
     for queries, keys in ((1, 1), (0, 5), (200, 3)):
         tensors = inputs.make(inputs.Shape(1, 6, 2, queries, keys, 16), torch.float32, device="cpu")
         compare(run(tensors, scale=0.2, group_heads=2), tensors, 0.2, FULL)
+
+
+def test_gradients_beyond_two_to_the_31_elements(tmp_path: Path):
+    tensors = inputs.make(inputs.Shape(2, 4, 2, 20, 20, 8), torch.float16, device="cpu")
+    near = run(tensors, scale=0.2, group_heads=1)
+    plan = made(Problem("float16", 8, 8, group_heads=1), SUM)
+    for strides in (BATCHES_FAR, HEADS_FAR, ROWS_FAR):
+        far = {grad: far_apart(tmp_path, grad, torch.full_like(near[grad], torch.nan), strides) for grad in GRADS}
+        launch(plan, near | far, 0.2, FULL, render(plan).text)
+        for grad in GRADS:
+            assert torch.equal(far[grad], near[grad]), f"{grad}, {strides}"
 
 
 def test_groups_are_split_where_few_threadgroups_would_have_much_to_do():
