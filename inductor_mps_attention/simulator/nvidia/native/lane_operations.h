@@ -1,24 +1,9 @@
 // What simdgroup and quadgroup functions have in common: shuffles between the lanes of a warp. All lanes of a simdgroup
 // take part; Metal allows a part of them to, which this engine does not model.
 #pragma once
-#include "vector_operators.h"
+#include "lane_values.h"
 
 namespace metal {
-namespace msl_detail {
-
-template <class T>
-constexpr bool is_lane_scalar = is_any_of<T, char, signed char, uchar, short, ushort, int, uint, half, float>;
-template <class T>
-using if_lane_value = enable_if_t<is_lane_scalar<element_t<T>> || is_math_float<element_t<T>>>;
-template <class T>
-using if_lane_integer = enable_if_t<is_lane_scalar<element_t<T>> && is_integral_v<element_t<T>>>;
-
-}  // namespace msl_detail
-
-// Private to Apple's headers, and asked by public kernels: whether simd_ functions take a type.
-template <class T>
-struct __is_valid_simdgroup_type : bool_constant<msl_detail::is_lane_scalar<msl_detail::element_t<T>>> {};
-
 namespace msl_detail {
 
 constexpr uint ALL_LANES = 0xffffffffu;
@@ -62,51 +47,6 @@ MSL_INLINE T from_lane_xor(T value, uint mask) {
         return from_lane_word<T>(__shfl_xor_sync(ALL_LANES, lane_word(value), mask));
     }
 }
-
-struct Sum {
-    template <class T>
-    static MSL_INLINE T combine(T a, T b) {
-        return T(a + b);
-    }
-    static constexpr int identity = 0;
-};
-struct Product {
-    template <class T>
-    static MSL_INLINE T combine(T a, T b) {
-        return T(a * b);
-    }
-    static constexpr int identity = 1;
-};
-struct Maximum {
-    template <class T>
-    static MSL_INLINE T combine(T a, T b) {
-        return metal::max(a, b);
-    }
-};
-struct Minimum {
-    template <class T>
-    static MSL_INLINE T combine(T a, T b) {
-        return metal::min(a, b);
-    }
-};
-struct And {
-    template <class T>
-    static MSL_INLINE T combine(T a, T b) {
-        return T(a & b);
-    }
-};
-struct Or {
-    template <class T>
-    static MSL_INLINE T combine(T a, T b) {
-        return T(a | b);
-    }
-};
-struct Xor {
-    template <class T>
-    static MSL_INLINE T combine(T a, T b) {
-        return T(a ^ b);
-    }
-};
 
 // Over `lanes` neighbouring lanes, by halves: first those that are furthest apart.
 template <class T, class Op, uint lanes>
