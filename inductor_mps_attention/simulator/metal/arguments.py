@@ -88,16 +88,10 @@ def single_precision(args: tuple[object, ...]) -> tuple[object, ...]:
     """The arguments, with tensors without dimensions in the precision that Metal has: PyTorch rounds such a value of a
     double on its way to the device (`mtl_setBuffer`). Inductor passes symbolic floats so.
     """
-    for arg in args:
-        if isinstance(arg, torch.Tensor) and arg.dtype in _SINGLE and not arg.dim():
-            return tuple(_single(each) for each in args)
-    return args
-
-
-def _single(arg: object) -> object:
-    if isinstance(arg, torch.Tensor) and not arg.dim():
-        return arg.to(_SINGLE.get(arg.dtype, arg.dtype))
-    return arg
+    return tuple(
+        arg.to(_SINGLE[arg.dtype]) if isinstance(arg, torch.Tensor) and arg.dtype in _SINGLE and not arg.dim() else arg
+        for arg in args
+    )
 
 
 def is_tensor_list(value: object) -> TypeGuard[Sequence[torch.Tensor]]:
