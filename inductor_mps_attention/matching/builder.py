@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -46,6 +46,15 @@ class Builder:
         """The size of a dim as an argument: a number, or a node that computes it."""
         static = shape(node)[dim]
         return static if isinstance(static, int) else self.call(aten.sym_size.int, node, dim)
+
+    @contextmanager
+    def whole_or_nothing(self) -> Iterator[None]:
+        """A failure inside takes back all that was added, and goes on."""
+        try:
+            yield
+        except Exception:  # of any kind: whoever catches it finds the graph as it was
+            self.discard()
+            raise
 
     def discard(self) -> None:
         for node in reversed(self.added):

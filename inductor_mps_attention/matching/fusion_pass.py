@@ -238,11 +238,8 @@ def _insert(graph: Graph, verdict: Verdict, key_masks: KeyMaskNodes) -> Replacem
     match, expansion = verdict.match, verdict.expansion
     assert match is not None
     builder = Builder(graph, match.out)
-    try:
+    with builder.whole_or_nothing():
         new = emit(match, builder, key_masks)
-    except Exception:
-        builder.discard()
-        raise
     replacement = Replacement([(match.out, new)], list(match.chain), [builder])
     if expansion is not None:
         replacement.moves += [(output, expansion.result) for output in expansion.outputs()]

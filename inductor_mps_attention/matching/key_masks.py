@@ -85,15 +85,12 @@ class KeyMaskNodes:
         after = nodes[nodes.index(last) + 1 :]
         before = next(node for node in after if node.op != "placeholder")
         builder = Builder(self.graph, before, like=last)
-        try:
+        with builder.whole_or_nothing():
             seen = reduce(
                 lambda left, right: builder.call(aten.logical_and.default, left, right),
                 [_spread(builder, mask, atom) for atom in mask.atoms],
             )
             return builder, _joined(builder, mask, seen)
-        except Exception:
-            builder.discard()
-            raise
 
 
 def _spread(builder: Builder, mask: KeyMask, atom: KeyAtom) -> Node:

@@ -57,7 +57,7 @@ def expand(candidate: Candidate) -> Expansion:
     if findings.rejections:
         raise findings.dead_end(findings.rejections[0].reason, findings.rejections[0].message, leaf)
     builder = Builder(leaf.graph, leaf)
-    try:
+    with builder.whole_or_nothing():
         q, k, v = (_split_heads(builder, tensor, given["num_heads"]) for tensor in _projected(builder, given))
         attention = builder.call(aten.scaled_dot_product_attention.default, q, k, v)
         joined = builder.call(
@@ -67,9 +67,6 @@ def expand(candidate: Candidate) -> Expansion:
         fill_attention(candidate, attention, q, k, v)
         _masks(candidate, given)
         _check_result(findings, leaf, result)
-    except Exception:
-        builder.discard()
-        raise
     return Expansion(leaf, builder, result)
 
 

@@ -99,11 +99,8 @@ def _judge_leaf(candidate: Candidate, context: Context) -> Verdict:
         return conclude(candidate, context)
     place = context.positions[candidate.anchor]
     context.positions.update(dict.fromkeys(expansion.builder.added, place))
-    try:
+    with expansion.builder.whole_or_nothing():
         verdict = conclude(candidate, context)
-    except Exception:
-        expansion.builder.discard()
-        raise
     if verdict.match is None:
         expansion.builder.discard()
         return verdict
