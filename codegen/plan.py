@@ -202,6 +202,11 @@ class KernelPlan:
         return self.role is Role.FORWARD or self.tiling.sharing == 1
 
     @property
+    def stored_type(self) -> str:
+        """Backward and forward: what a kernel stores of its rows, as the text names it; parts stay float."""
+        return "float" if self.group_heads else "element"
+
+    @property
     def needs_weight_gradients(self) -> bool:
         """Whether products of grad_out and v are made, and delta is read: for all but grad_v alone."""
         return self.role is not Role.BACKWARD_DKV or self.key_grad
