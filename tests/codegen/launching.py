@@ -13,6 +13,7 @@ from inductor_mps_attention.codegen import (
     Rejected,
     Role,
     Split,
+    Step,
     backward_steps,
     forward_steps,
     launch_grid,
@@ -70,10 +71,7 @@ def run(
     tensors |= {"out": _poisoned(grad_out), "grad_q": _poisoned(q), "grad_k": _poisoned(k), "grad_v": _poisoned(v)}
     if key_mask is not None:
         tensors["key_mask"] = key_mask
-    for step in (*forward, *backward):
-        for scratch in step.scratch:
-            tensors[scratch.name] = torch.full(scratch.shape_of(sizes_of(q, k)), torch.nan)
-        launch(step.plan, tensors, scale, band, edit(step.plan.role, render(step.plan).text), check, order)
+    _launch_all((*forward, *backward), tensors, scale, band, check, order, edit)
     return tensors
 
 
@@ -97,11 +95,24 @@ def decode(
     tensors["logsumexp"] = torch.full(q.shape[:-1], torch.nan)
     if key_mask is not None:
         tensors["key_mask"] = key_mask
+    _launch_all(steps, tensors, scale, band, check, order)
+    return tensors
+
+
+def _launch_all(
+    steps: tuple[Step, ...],
+    tensors: dict[str, Tensor],
+    scale: float,
+    band: Band,
+    check: str,
+    order: str,
+    edit: Callable[[Role, str], str] = lambda role, text: text,
+) -> None:
+    """Adds each step's scratch, filled with NaN, and launches it."""
     for step in steps:
         for scratch in step.scratch:
-            tensors[scratch.name] = torch.full(scratch.shape_of(sizes_of(q, k)), torch.nan)
-        launch(step.plan, tensors, scale, band, render(step.plan).text, check, order)
-    return tensors
+            tensors[scratch.name] = torch.full(scratch.shape_of(sizes_of(tensors["q"], tensors["k"])), torch.nan)
+        launch(step.plan, tensors, scale, band, edit(step.plan.role, render(step.plan).text), check, order)
 
 
 def problem_of(
